@@ -167,14 +167,8 @@ def says_it_goes_on(text: str, level: str | None = None) -> bool:
     return found["weak"] is None or (level not in ERROR_LEVELS and _CALLED_FATAL.search(text) is None)
 
 
-_FALLS_BACK = (
-    "all back",
-    "alls back",
-    "alling back",
-    "allen back",
-    "allback",
-    "allsback",
-)  # as the pattern above has it
+# As the pattern above has it.
+_FALLS_BACK = ("all back", "alls back", "alling back", "allen back", "allback", "allsback")
 
 
 def says_it_tries_again(text: str) -> bool:

@@ -384,17 +384,17 @@ _NEAR = 4  # columns: few lines end by chance as close to the width, where lines
 _SAME_START = 8  # characters, digits aside, by which the next line is one more of its kind and not its rest
 _FILLING = " " * 12  # behind a text, up to the width
 _RULE_CHARS = 3  # different ones, at most, of a line between two parts
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 # When a line was written, at its beginning; what another program put before it may stand there, too.
 _TIMES = tuple(
     re.compile(rf"{pattern}(?P<clock>\d\d:\d\d:\d\d)(?:[.,](?P<part>\d{{1,9}}))?(?![\d:])")
     for pattern in (
         r".{0,160}?(?P<date>\d{4}-\d\d-\d\d)[T ]",
-        r".{0,40}?(?P<month>Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) {1,2}(?P<date>\d{1,2})(?:, \d{4} @)? ",
+        rf".{{0,40}}?(?P<month>{'|'.join(_MONTHS)}) {{1,2}}(?P<date>\d{{1,2}})(?:, \d{{4}} @)? ",
         r".{0,60}?(?P<date>\d\d[-/]\d\d(?:[-/]\d{4})?)[- ]",
         r"\W?(?P<date>)",
     )
 )
-_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _MIN_FALLS, _FALLS_A_RISE = 4, 10  # from one line to the next, where the newest stands first
 _TIME_SAMPLE_LINES = 60
 _MAX_TURNED_BYTES = 64 << 20

@@ -13,7 +13,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import events
-from textual._compositor import ChopsUpdate
 from textual.binding import BindingType
 from textual.screen import Screen
 
@@ -25,7 +24,7 @@ from sparkctl.tui.panel import Panel
 from sparkctl.tui.panel_options import PanelOptions
 from sparkctl.tui.screens.base import PanelScreen, build_bindings
 from sparkctl.tui.screens.overview_screen import OverviewScreen
-from sparkctl.tui.terminal_driver import ChangedCells, StdoutDriver, freeze_gc, trim_render_caches
+from sparkctl.tui.terminal_driver import StdoutDriver, freeze_gc, keep_changed_cells, trim_render_caches
 from sparkctl.tui.theme import DARK_THEME, LIGHT_THEME, build_theme_styles, has_few_colours
 from sparkctl.views.text.styled_text import TextRow, TextStyle, make_row, sanitize_span
 
@@ -224,7 +223,7 @@ class PanelApp(Panel):
 
     def _display(self, screen: Screen[Any], renderable: RenderableType | None) -> None:
         """Write the changed cells alone. Textual 8.2 has no public place for this."""
-        super()._display(screen, ChangedCells(renderable) if isinstance(renderable, ChopsUpdate) else renderable)
+        super()._display(screen, keep_changed_cells(renderable))
 
     def _build_tones(self) -> dict[TextStyle, Style]:
         return build_theme_styles(

@@ -25,7 +25,7 @@ from textual.strip import Strip
 from textual.widgets import Input
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, RenderableType
 
     from sparkctl.tui.panel import Panel
 
@@ -124,6 +124,11 @@ class ChangedCells(ChopsUpdate):
                 shown = strip if (start, stop) == (begin, end) else strip.crop(start - begin, stop - begin)
                 parts.append(f"\x1b[{y + 1};{start + 1}H{shown.render(console)}")
         return "".join(parts)
+
+
+def keep_changed_cells(renderable: RenderableType | None) -> RenderableType | None:
+    """Return what Textual paints: of a partial update the changed cells alone."""
+    return ChangedCells(renderable) if isinstance(renderable, ChopsUpdate) else renderable
 
 
 class SafeStdout:

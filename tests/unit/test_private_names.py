@@ -27,10 +27,7 @@ PRIVATE_NAMES = {
     "tui/app.py": {"_close_messages_no_wait", "_display", "_exception", "_fatal_error", "_handle_exception"},
     "tui/terminal_driver.py": {"_file", "_writer_thread"},
 }
-PRIVATE_MODULES = {
-    "tui/app.py": {"textual._compositor"},
-    "tui/terminal_driver.py": {"textual._compositor", "textual._xterm_parser"},
-}
+PRIVATE_MODULES = {"tui/terminal_driver.py": {"textual._compositor", "textual._xterm_parser"}}
 
 
 def list_library_names() -> set[str]:

@@ -32,13 +32,11 @@ def _format_asked_size(said: MatchGroups) -> MatchGroups:
 
 
 _OUT_OF_MEMORY_NEEDLES = (
-    *(
-        ": out of memory",
-        "ALLOC_FAILED",
-        "CUDA_ERROR_OUT_OF_MEMORY",
-        "cudaErrorMemoryAllocation",
-        "error out of memory",
-    ),
+    ": out of memory",
+    "ALLOC_FAILED",
+    "CUDA_ERROR_OUT_OF_MEMORY",
+    "cudaErrorMemoryAllocation",
+    "error out of memory",
     *("cudaMalloc failed", "RESOURCE_EXHAUSTED: Out of memory", "ailed to allocate ", "emory to load"),
 )
 
@@ -104,28 +102,22 @@ def cuda_memory_rules(
             "The GPU ran out of memory[: it was asked for {size}][: it was asked for {asked}].",
             remedy,
             needle=(
-                *(
-                    "OutOfDeviceMemory",
-                    "_OUT_OF_",
-                    "CL_MEM_OBJECT_ALLOCATION",
-                    "ErrorOutOfMemory",
-                    "error: out of memory",
-                ),
-                *(
-                    "NRT_RESOURCE",
-                    " out of memory",
-                    "Ran out of memory in",
-                    "RESOURCE_EXHAUSTED: ",
-                    "ResourceExhausted: ",
-                ),
-                *(
-                    "Allocation Failure",
-                    *("aclrtMalloc", "PT_DEVMEM Allocation failed"),
-                    "Failed to alloc DEVICE",
-                    "ailed to allocate ",
-                    "can't malloc ",
-                    "can't allocate ",
-                ),
+                "OutOfDeviceMemory",
+                "_OUT_OF_",
+                "CL_MEM_OBJECT_ALLOCATION",
+                "ErrorOutOfMemory",
+                "error: out of memory",
+                "NRT_RESOURCE",
+                " out of memory",
+                "Ran out of memory in",
+                "RESOURCE_EXHAUSTED: ",
+                "ResourceExhausted: ",
+                "Allocation Failure",
+                *("aclrtMalloc", "PT_DEVMEM Allocation failed"),
+                "Failed to alloc DEVICE",
+                "ailed to allocate ",
+                "can't malloc ",
+                "can't allocate ",
             ),
             worked_out=_format_asked_size,
             on=on,

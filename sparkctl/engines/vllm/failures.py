@@ -417,13 +417,11 @@ _EXIT_FAILURES = (
         f"A killed process leaves no message. {_KERNEL_LOG_REMEDY}",
         needle=(
             "core initialization failed",
-            *(
-                "loop is not running",
-                "loop has errored already",
-                "loop is stopped",
-                " is already dead, terminating",
-                "Got fatal signal from worker",
-            ),
+            "loop is not running",
+            "loop has errored already",
+            "loop is stopped",
+            " is already dead, terminating",
+            "Got fatal signal from worker",
             "process failed to start",
             "AsyncLLM output_handler failed",
             "Core encountered an issue",
