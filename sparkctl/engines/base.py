@@ -360,6 +360,7 @@ class Engine:
     ] = ()  # names of that with the temperature of requests that have none: a number, or in JSON
     metrics_setting: str | None = None  # what turns /metrics on in a profile, None if it is on or not known
     metrics_path: str | None = None  # the path of its metrics in Prometheus' format, None if not known
+    stats_words: tuple[str, ...] = ()  # of which every line for `parse_stats_line` contains one
     acceptance_steps: int | None = None  # it tells its acceptance as a gauge, once in so many steps; None: it counts
     api_key_variables: tuple[str, ...] = ()  # environment variables by which it requires a key from its clients
     api_key_obstacle = "no environment variable for one is known"  # why it has no such variable here

@@ -77,6 +77,7 @@ _MORE_WORDS = re.compile(r"\s*\w")
 MatchGroups = Mapping[str, str]
 # A line's shape: every digit is a 0, so that lines that differ in their figures have the same.
 DIGITS_TO_ZERO = str.maketrans("123456789", "000000000")
+DIGITS_TO_ZERO_BYTES = bytes.maketrans(b"123456789", b"000000000")
 Search = Callable[[str], re.Match[str] | None]
 
 

@@ -15,7 +15,7 @@ from itertools import repeat
 from sparkctl.engines import engine_names, load_engine
 from sparkctl.engines.base import Engine
 from sparkctl.engines.line_preparer import LOG_PREFIX_PATTERN, MAX_LINE_LENGTH, prepare_text
-from sparkctl.engines.log_rules import DIGITS_TO_ZERO
+from sparkctl.engines.log_rules import DIGITS_TO_ZERO, DIGITS_TO_ZERO_BYTES
 from sparkctl.logs.line_patterns import (
     ACCESS_LINE,
     ACCESS_LINE_STARTS,
@@ -42,7 +42,6 @@ from sparkctl.logs.line_patterns import (
 )
 from sparkctl.model.text.sanitize import ESCAPE_SEQUENCE
 
-_DIGITS_TO_ZERO_BYTES = bytes.maketrans(b"123456789", b"000000000")
 _MAX_SHAPE_BYTES = 24 << 20  # of all shapes that are known
 _BYTES_BESIDE_SHAPE = 128  # that a known shape takes, its text aside
 _MAX_WORK_SHAPE = 400  # bytes; figures of an engine at work are shorter than a client's text mostly
@@ -63,7 +62,7 @@ class LineEffect(IntEnum):
 
 def get_shapes(block: bytes) -> list[bytes]:
     """Return the shape of each line of a block."""
-    return block.translate(_DIGITS_TO_ZERO_BYTES).split(b"\n")[:-1]
+    return block.translate(DIGITS_TO_ZERO_BYTES).split(b"\n")[:-1]
 
 
 @cache

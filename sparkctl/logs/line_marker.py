@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from sparkctl.engines.base import Engine, FailureWeight
 from sparkctl.engines.line_preparer import LinePreparer, strip_log_prefix
+from sparkctl.engines.log_rules import DIGITS_TO_ZERO, DIGITS_TO_ZERO_BYTES
 from sparkctl.model.text.bounded_pattern import compile_bounded
 
 
@@ -35,6 +36,8 @@ _LEVELS = {
     "CRITICAL": LogLevel.ERROR,
 }
 _MAX_JOINED_LINES = 48  # lines, more than a preparer ever joins
+_MAX_SILENT_SHAPES = 4096
+_MAX_SILENT_CHARS = 1000  # of a line whose shape is remembered
 LineMarks = tuple[LogLevel | None, LineMark | None]
 # Headers of other programs in the container: uvicorn's INFO:     text, glog's W1120 16:25:16.286 36 a.py:1]
 _FOREIGN_HEADER = re.compile(
@@ -71,14 +74,27 @@ class LineMarker:
         self._is_ready: Callable[[str], object] | None = _compile_ready_line(ready_line) if ready_line else None
         self._preparer = LinePreparer()
         self._joining = 0  # lines that the preparer must see, because an error spans them
+        # of lines by shape that say nothing to the engine, whatever their digits: level, characters of the prefix
+        self._silent: dict[bytes, tuple[LogLevel | None, int]] = {}
 
     def mark_line(self, text: str) -> LineMarks:
         """Return the marks of this line (cleaned, one state of a progress bar). The last signal counts."""
+        shape = text.encode("utf-8", "replace").translate(DIGITS_TO_ZERO_BYTES)
+        if not self._joining and (silent := self._silent.get(shape)) is not None:
+            level, start = silent
+            is_ready = self._is_ready is not None and self._is_ready(text[start:])
+            return level, LineMark.READY if is_ready else None
+        return self._mark_new_shape(text, shape)
+
+    def _mark_new_shape(self, text: str, shape: bytes) -> LineMarks:
         said, rest = strip_log_prefix(text)
         level, _ = _parse_inner_header(said, rest)
         mark: LineMark | None = None
-        if self._engine is None and self._is_ready is None:
-            return level, None
+        start = len(text) - len(rest)
+        if self._is_silent(rest):
+            if len(self._silent) >= _MAX_SILENT_SHAPES:
+                self._silent.clear()
+            self._silent[shape] = level, start
         if "validation error" in rest:
             self._joining = _MAX_JOINED_LINES
         if self._joining:
@@ -93,6 +109,15 @@ class LineMarker:
             if signal.failure.weight != FailureWeight.EXCEPTION:  # a client's bad request causes an exception, too
                 mark = LineMark.FAILURE
         return level, mark
+
+    def _is_silent(self, rest: str) -> bool:
+        """Tell whether no line of its shape says anything to the engine; ``rest`` is one of them, without its prefixes."""
+        if "validation error" in rest or len(rest) > _MAX_SILENT_CHARS:
+            return False
+        if self._engine is None:
+            return True
+        shape = rest.translate(DIGITS_TO_ZERO)
+        return self._engine.classify_line(rest) is None and not self._engine.depends_on_digits(rest, shape)
 
 
 def _compile_ready_line(ready_line: str) -> Callable[[str], object] | None:

@@ -225,6 +225,7 @@ class LlamaCppEngine(Engine):
         serving=("slot ", "srv  update_slots", "srv  log_server_r"),
     )
     metrics_path = "/metrics"
+    stats_words = ("slot ",)
     proposed_like = "llamacpp-gpt-oss-120b"
     proposed_settings = "command: []\nargs: {ctx-size: 32768, flash-attn: 'on'}\ncontainer: {network: host}"
     reads_gguf = True

@@ -225,6 +225,7 @@ class SglangEngine(Engine):
     api_key_obstacle = "it prints the key into its log and gives it out at /server_info"
     acceptance_steps = 40
     metrics_path = "/metrics"
+    stats_words = ("Decode batch", "Prefill batch")
     bench_fields = (("return_token_ids", "false"),)  # it knows the field, and refuses true in a chat
     signs = LogSignature(
         marks=r"server_args=(?:ServerArgs\(|\{)|(?:Decode|Prefill) batch[, ]|The server is fired up and ready to roll"

@@ -436,6 +436,8 @@ class LogMeter:
         async with aclosing(lines) as batches:
             async for batch in batches:
                 for line in batch:
+                    if not any(word in line.text for word in self.engine.stats_words):
+                        continue
                     for text in self._preparer.prepare_lines(line.text):
                         if (stats := self.engine.parse_stats_line(text)) is not None:
                             with suppress(ValueError):  # a line without a usable stamp is of no moment
