@@ -170,7 +170,8 @@ class LogScrollView(ScrollView, can_focus=True):
     def follow_end(self) -> None:
         """Follow the newest line."""
         self.place.follow_end()
-        self.repaint()
+        if self.is_attached:
+            self._paint_new_lines()
 
     def pause_following(self) -> None:
         """Stop following."""
