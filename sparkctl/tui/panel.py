@@ -12,15 +12,25 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from rich.segment import Segment
 from textual.app import App
 from textual.color import Color
 from textual.filter import LineFilter
-from textual.screen import ModalScreen
+from textual.reactive import Reactive
+from textual.screen import ModalScreen, Screen
+from textual.widget import Widget
 
-from sparkctl.commands.actions import ACTIONS, OVERVIEW, Action, ActionContext, ActionId, list_enabled_actions
+from sparkctl.commands.actions import (
+    ACTIONS,
+    OVERVIEW,
+    Action,
+    ActionContext,
+    ActionId,
+    list_enabled_actions,
+    list_screen_actions,
+)
 from sparkctl.concurrency import BackgroundTasks, has_pending_input
 from sparkctl.errors import InvalidInput, SparkctlError
 from sparkctl.model.finding import Severity
@@ -47,78 +57,79 @@ if TYPE_CHECKING:
     from sparkctl.views.finding_view import NodeProblems
     from sparkctl.views.text.styled_text import TextStyle
 
+ActionHandlers = Mapping[ActionId, Callable[[], object]]
 _SHUTDOWN_SECONDS = 2.0  # seconds that background tasks have to end
 _MAX_TOAST_LINES = 6  # a toast covers a part of the screen
 _TOAST_SEVERITIES = ("information", "warning", "error")
 
 
-class FrontScreen(Protocol):
-    """What the parts of the panel use of the screen in front."""
+class StaticFocusScreen(Screen[None]):
+    """A screen that is not repainted when the focus moves: the two widgets paint themselves."""
+
+    BLANK = True  # its widgets cover it: what lies below them needs no styling at each paint
+    focused: Reactive[Widget | None] = Reactive(None, repaint=False)
+
+
+class FrontScreen(StaticFocusScreen):
+    """A screen as the panel knows it: its actions and its selection. `PanelScreen` paints it.
+
+    Actions without an entry in `action_handlers` are the same on every screen (`global_actions`).
+    """
 
     SCREEN_ID: ClassVar[str]
-    frozen_at: float | None
+    HOLDS_FIGURES: ClassVar[bool] = False  # whether it can be paused; what plays a recording is paused on any screen
+    frozen_at: float | None = None  # since when the screen is paused, unix seconds; None where it is not
+
+    @property
+    def panel(self) -> Panel:
+        """The app, as a `Panel`."""
+        return self.app  # type: ignore[return-value]
 
     @property
     def breadcrumb(self) -> str:
         """The text behind the program's name in the header."""
-        ...
+        return ""
 
     @property
     def actions(self) -> tuple[Action, ...]:
         """The actions of this screen, in the order of the help."""
-        ...
+        found = list_screen_actions(self.panel.actions, self.SCREEN_ID)
+        if self.HOLDS_FIGURES or self.panel.setup.recording is not None:
+            return found
+        return tuple(one for one in found if one.id is not ActionId.PAUSE)
 
-    def action_handlers(self) -> Mapping[ActionId, Callable[[], object]]:
+    def action_handlers(self) -> ActionHandlers:
         """Return what this screen does itself, by action."""
-        ...
+        return {}
 
     def already_shows(self, message: str) -> bool:
-        """Tell whether the screen shows this message already."""
-        ...
+        """Tell whether this screen shows the message already, so that it needs no toast."""
+        del message
+        return False
 
     def add_selection(self, now: ActionContext) -> ActionContext:
         """Return the action context with this screen's selection."""
-        ...
+        return now
 
     def toggle_freeze(self) -> None:
-        """Pause this screen, or continue it."""
-        ...
+        """Pause this screen, or continue it. Other screens are not affected."""
+        self.frozen_at = self.panel.displayed_time() if self.frozen_at is None else None
 
     def repaint(self) -> None:
         """Paint the screen in its current state."""
-        ...
+        raise NotImplementedError
 
 
 class Dispatcher(Protocol):
-    """Carries out requests and command lines, and opens the dialogs that lead to them."""
+    """What the panel and its screens use of `CommandDispatcher`, which opens screens, and so knows them."""
 
-    def dispatch_line(self, words: Sequence[str], confirms: Action | None = None) -> None:
-        """Carry out a command line. Raises `SparkctlError` where it is refused."""
-        ...
-
-    def dispatch_request(self, request: Request | ScreenTarget) -> None:
-        """Carry out a request. Raises `SparkctlError` where it is refused."""
-        ...
-
-    def build_switch(self, profile: Profile, typed: str, nodes: Sequence[NodeName]) -> SwitchInstance:
-        """Return the request to switch to a profile on these nodes."""
-        ...
-
-    def plan_selected_switch(self) -> None:
-        """Plan a switch to the selected profile, or ask for a profile."""
-        ...
-
-    def open_profile_picker(self) -> None:
-        """Ask which profile to start."""
-        ...
-
-    def show_profile_picker(self, offers: Sequence[ProfileOffer], title: str = ..., *, to_switch: bool = False) -> None:
-        """Ask which of these profiles to start, and where."""
-        ...
-
-    def open_command_line(self, begun: str = "", refused: SparkctlError | None = None) -> None:
-        """Open the command line."""
-        ...
+    def dispatch_line(self, words: Sequence[str], confirms: Action | None = None) -> None: ...
+    def dispatch_request(self, request: Request | ScreenTarget) -> None: ...
+    def build_switch(self, profile: Profile, typed: str, nodes: Sequence[NodeName]) -> SwitchInstance: ...
+    def plan_selected_switch(self) -> None: ...
+    def open_profile_picker(self) -> None: ...
+    def show_profile_picker(self, offers: Sequence[ProfileOffer], title: str) -> None: ...
+    def open_command_line(self) -> None: ...
 
 
 class AsciiFilter(LineFilter):
@@ -238,8 +249,7 @@ class Panel(App[tuple[str, ...]]):
     @property
     def front_screen(self) -> FrontScreen | None:
         """The screen in front, or behind the open dialog."""
-        there = (one for one in reversed(self.screen_stack) if not isinstance(one, ModalScreen))
-        return cast("FrontScreen | None", next(there, None))
+        return next((one for one in reversed(self.screen_stack) if isinstance(one, FrontScreen)), None)
 
     def build_action_context(self) -> ActionContext:
         """Return the state that the actions depend on."""

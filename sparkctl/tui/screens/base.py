@@ -3,27 +3,23 @@ little: the first picture waits for it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import TYPE_CHECKING, Self
 
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.reactive import Reactive
-from textual.screen import Screen
 from textual.widget import Widget
 
 from sparkctl.commands.actions import (
     ACTIONS,
     OVERVIEW,
-    Action,
     ActionContext,
-    ActionId,
-    list_screen_actions,
     parse_key,
 )
 from sparkctl.model.text.units import format_time_of_day
 from sparkctl.tui.key_hints import FooterKey, render_key_footer
+from sparkctl.tui.panel import ActionHandlers as ActionHandlers
+from sparkctl.tui.panel import FrontScreen, Panel
 from sparkctl.tui.text_surface import TextSurface
 from sparkctl.views.text.frame_layout import describe_guard_coverage, render_header, render_too_small
 from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, sanitize_span
@@ -31,12 +27,10 @@ from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, sanitize_s
 if TYPE_CHECKING:
     from sparkctl.model.node import NodeName
     from sparkctl.tui.controller import PanelController
-    from sparkctl.tui.panel import Panel
     from sparkctl.views.overview.tile_model import NodeTileModel
 
 
 MIN_TERMINAL_SIZE = (50, 12)
-ActionHandlers = Mapping[ActionId, Callable[[], object]]
 
 
 def build_bindings(place: str | None) -> list[BindingType]:
@@ -70,54 +64,14 @@ class KeyFooter(TextSurface):
                 panel.perform_action(place.action)
 
 
-class StaticFocusScreen(Screen[None]):
-    """A screen that is not repainted when the focus moves: the two widgets paint themselves."""
-
-    BLANK = True  # its widgets cover it: what lies below them needs no styling at each paint
-    focused: Reactive[Widget | None] = Reactive(None, repaint=False)
-
-
-class PanelScreen(StaticFocusScreen):
-    """A screen of the panel. Subclasses set `SCREEN_ID` and `BINDINGS` and implement `create_body` and `paint_body`.
-
-    Actions without an entry in `action_handlers` are the same on every screen (`global_actions`).
-    """
-
-    SCREEN_ID: ClassVar[str]
-    HOLDS_FIGURES: ClassVar[bool] = False  # whether it can be paused; what plays a recording is paused on any screen
-    frozen_at: float | None = None  # since when the screen is paused, unix seconds; None where it is not
+class PanelScreen(FrontScreen):
+    """A screen of the panel. Subclasses set `SCREEN_ID` and `BINDINGS` and implement `create_body` and `paint_body`."""
 
     @classmethod
     def create(cls, now: ActionContext) -> Self:
         """Return the screen for what is selected."""
         del now
         return cls()
-
-    @property
-    def panel(self) -> Panel:
-        """The app, as a `Panel`."""
-        return self.app  # type: ignore[return-value]
-
-    @property
-    def breadcrumb(self) -> str:
-        """The text behind the program's name in the header."""
-        return ""
-
-    @property
-    def actions(self) -> tuple[Action, ...]:
-        """The actions of this screen, in the order of the help."""
-        found = list_screen_actions(self.panel.actions, self.SCREEN_ID)
-        if self.HOLDS_FIGURES or self.panel.setup.recording is not None:
-            return found
-        return tuple(one for one in found if one.id is not ActionId.PAUSE)
-
-    def action_handlers(self) -> ActionHandlers:
-        """Return what this screen does itself, by action."""
-        return {}
-
-    def add_selection(self, now: ActionContext) -> ActionContext:
-        """Return the action context with this screen's selection."""
-        return now
 
     def build_node_tile(self, controller: PanelController, name: NodeName, chosen: str | None) -> NodeTileModel:
         """Return what the store knows of a node; ``chosen``: the selected instance. Raises KeyError."""
@@ -141,15 +95,6 @@ class PanelScreen(StaticFocusScreen):
 
     def paint_body(self) -> None:
         """Paint the body in its current state."""
-
-    def already_shows(self, message: str) -> bool:
-        """Tell whether this screen shows the message already, so that it needs no toast."""
-        del message
-        return False
-
-    def toggle_freeze(self) -> None:
-        """Pause this screen, or continue it. Other screens are not affected."""
-        self.frozen_at = self.panel.displayed_time() if self.frozen_at is None else None
 
     def compose(self) -> ComposeResult:
         """Create header, body and footer, and the message for tiny terminals."""
