@@ -5,23 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
+from functools import partial
 from pathlib import Path
-from typing import ClassVar
 
 from rich.cells import cell_len
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
 from textual.events import Key
 from textual.widget import Widget
 
+from sparkctl.commands.actions import ActionId
 from sparkctl.logs.buffer import LogBuffer
 from sparkctl.model.text.sanitize import truncate_text
 from sparkctl.tui.log_viewer.log_view import LogView, LogViewState
 from sparkctl.tui.search_prompt import PromptMode, SearchPrompt
 
+_PROMPT_MODES: dict[str, PromptMode] = {ActionId.LOG_FIND: PromptMode.FIND, ActionId.LOG_ONLY: PromptMode.ONLY}
 _MAX_PATTERN_COLUMNS = 24
 _GAP = "   "
 
@@ -155,11 +156,6 @@ class LogPane(Vertical):
     LogPane { height: 1fr; }
     LogPane > LogView { height: 1fr; }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("slash", "ask('find')", "find", id="log.find"),
-        Binding("ampersand", "ask('only')", "only", id="log.only"),
-        Binding("ctrl+s", "save", "save", id="log.save", show=False),
-    ]
 
     def __init__(
         self,
@@ -217,9 +213,10 @@ class LogPane(Vertical):
             self._prompt.accept_key(event)
             return True
         active = self.screen.active_bindings.get(event.key)
-        if active is None or active.node is not self or not active.binding.action.startswith("ask("):
+        mode = None if active is None else _PROMPT_MODES.get(active.binding.id or "")
+        if mode is None:
             return False
-        self.action_ask(active.binding.action.split("'")[1])
+        self.open_prompt(mode)
         return True
 
     def _apply_pattern(self, mode: PromptMode, text: str, *, jump: bool = False) -> None:
@@ -228,14 +225,34 @@ class LogPane(Vertical):
         else:
             self.view.set_filter(text)
 
-    def action_ask(self, what: str) -> None:
+    def action_handlers(self) -> dict[ActionId, Callable[[], None]]:
+        """Return what the actions of a log do, by their ids."""
+        view = self.view
+        return {
+            ActionId.LOG_FOLLOW: view.action_follow,
+            ActionId.LOG_FIND: partial(self.open_prompt, PromptMode.FIND),
+            ActionId.LOG_ONLY: partial(self.open_prompt, PromptMode.ONLY),
+            ActionId.LOG_NEXT: view.action_next_match,
+            ActionId.LOG_PREVIOUS: partial(view.action_next_match, backwards=True),
+            ActionId.LOG_FIRST_ERROR: view.action_first_error,
+            ActionId.LOG_NEXT_MARK: view.action_next_mark,
+            ActionId.LOG_PREVIOUS_MARK: partial(view.action_next_mark, backwards=True),
+            ActionId.LOG_WRAP: view.action_wrap,
+            ActionId.LOG_TIMES: view.action_times,
+            ActionId.LOG_NUMBERS: view.action_numbers,
+            ActionId.LOG_BACK: view.action_back,
+            ActionId.LOG_SOURCE: view.action_source,
+            ActionId.LOG_COPY: view.action_copy,
+            ActionId.LOG_SAVE: self.save_lines,
+        }
+
+    def open_prompt(self, mode: PromptMode) -> None:
         """Open the prompt to find or to filter."""
-        mode = PromptMode(what)
         self.view.save_position()
         self._has_typed = False
         self._prompt.open_prompt(mode, self.view.sight.sought if mode is PromptMode.FIND else self.view.sight.only)
 
-    def action_save(self) -> None:
+    def save_lines(self) -> None:
         """Save the shown lines to a file named after the instance and the time."""
         stamp = self._now().astimezone(self._zone).strftime("%Y%m%d-%H%M%S")
         name = "".join(char if char.isalnum() or char in "-_." else "-" for char in self._instance).lstrip(".") or "log"

@@ -437,18 +437,6 @@ class LogView(LogScrollView, can_focus=True):
 
     HELP = "Reads a log. `/` finds, `&` keeps matching lines only, `f` follows. A pattern may be `!text` or `/regex/`."
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("f", "follow", "follow", id="log.follow"),
-        Binding("n", "next_match", "next", id="log.next", show=False),
-        Binding("N", "next_match(True)", "previous", id="log.previous", show=False),
-        Binding("E", "first_error", "first error", id="log.first_error"),
-        Binding("right_square_bracket", "next_mark", "next mark", id="log.next_mark", show=False),
-        Binding("left_square_bracket", "next_mark(True)", "previous mark", id="log.previous_mark", show=False),
-        Binding("w", "wrap", "wrap", id="log.wrap"),
-        Binding("t", "times", "times", id="log.times", show=False),
-        Binding("m", "source", "merged or one", id="log.source", show=False),
-        Binding("number_sign", "numbers", "numbers", id="log.numbers", show=False),
-        Binding("T", "back", "further back", id="log.back", show=False),
-        Binding("y", "copy", "copy", id="log.copy", show=False),
         Binding("escape", "clear", "clear", id="log.clear", show=False),
     ]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar, Self
@@ -221,29 +221,8 @@ class LogScreen(PanelScreen):
 
     def action_handlers(self) -> ActionHandlers:
         """Return the handlers of the log."""
-
-        def on_view(do: Callable[[LogView], None]) -> Callable[[], None]:
-            return lambda: self._act_on_view(do)
-
-        return {
-            ActionId.LOG_FOLLOW: on_view(LogView.action_follow),
-            ActionId.LOG_FIND: lambda: self._open_prompt("find"),
-            ActionId.LOG_ONLY: lambda: self._open_prompt("only"),
-            ActionId.LOG_NEXT: on_view(LogView.action_next_match),
-            ActionId.LOG_PREVIOUS: on_view(lambda view: view.action_next_match(backwards=True)),
-            ActionId.LOG_FIRST_ERROR: on_view(LogView.action_first_error),
-            ActionId.LOG_NEXT_MARK: on_view(LogView.action_next_mark),
-            ActionId.LOG_PREVIOUS_MARK: on_view(lambda view: view.action_next_mark(backwards=True)),
-            ActionId.LOG_WRAP: on_view(LogView.action_wrap),
-            ActionId.LOG_TIMES: on_view(LogView.action_times),
-            ActionId.LOG_NUMBERS: on_view(LogView.action_numbers),
-            ActionId.LOG_BACK: on_view(LogView.action_back),
-            ActionId.LOG_SOURCE: on_view(LogView.action_source),
-            ActionId.LOG_SCOPE: self._widen_scope,
-            ActionId.LOG_EARLIER: self._show_earlier_log,
-            ActionId.LOG_COPY: on_view(LogView.action_copy),
-            ActionId.LOG_SAVE: lambda: None if self._pane is None else self._pane.action_save(),
-        }
+        own = {ActionId.LOG_SCOPE: self._widen_scope, ActionId.LOG_EARLIER: self._show_earlier_log}
+        return own if self._pane is None else {**self._pane.action_handlers(), **own}
 
     def _widen_scope(self) -> None:
         """Widen the scope of the logs; after the widest comes the narrowest."""
@@ -270,14 +249,6 @@ class LogScreen(PanelScreen):
     def on_log_view_saved(self, event: LogView.Saved) -> None:
         """Show the whole path of the saved file."""
         self.panel.show_toast(event.words)
-
-    def _act_on_view(self, do: Callable[[LogView], None]) -> None:
-        if self._pane is not None:
-            do(self._pane.view)
-
-    def _open_prompt(self, what: str) -> None:
-        if self._pane is not None:
-            self._pane.action_ask(what)
 
     # --- sources ---
 

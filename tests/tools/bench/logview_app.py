@@ -25,6 +25,7 @@ from textual.screen import Screen
 from textual.widgets import Label, Log
 
 from sparkctl import engines
+from sparkctl.commands.actions import LOGS
 from sparkctl.concurrency import has_pending_input, yield_to_input
 from sparkctl.logs.buffer import LogBuffer
 from sparkctl.logs.line_marker import LineMarker
@@ -32,7 +33,8 @@ from sparkctl.model.text.log_line import LogLine
 from sparkctl.tui.key_queue import KeyQueue
 from sparkctl.tui.log_viewer.log_pane import LogPane
 from sparkctl.tui.log_viewer.log_subscription import MAX_LINES_AT_ONCE
-from sparkctl.tui.screens.base import StaticFocusScreen
+from sparkctl.tui.panel import StaticFocusScreen
+from sparkctl.tui.screens.base import build_bindings
 from sparkctl.tui.terminal_driver import StdoutDriver, freeze_gc
 
 SAMPLES = (
@@ -61,7 +63,9 @@ class Keys(StdoutDriver):
 class Bench(App[None]):
     """A label that counts key presses, and a log under it."""
 
-    BINDINGS = [("x", "count", "count"), ("q", "quit", "quit"), ("s", "search", "search")]  # noqa: RUF012
+    BINDINGS = [  # noqa: RUF012
+        *build_bindings(LOGS), ("x", "count", "count"), ("q", "quit", "quit"), ("s", "search", "search"),
+    ]  # fmt: skip
     DEFAULT_CSS = "Label { height: 1; width: 100%; }"
 
     def __init__(self, which: str, rate: int, lines: int, report: Path) -> None:
@@ -167,6 +171,10 @@ class Bench(App[None]):
                 raise RuntimeError(f"no page at {place}")
             worst = max(worst, time.perf_counter() - begun)
         return worst * 1000
+
+    def action_act(self, name: str) -> None:
+        """Do what a key of the log screen does."""
+        self.pane.action_handlers()[name]()
 
     def action_count(self) -> None:
         """Show that a key arrived."""

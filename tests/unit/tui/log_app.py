@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import ClassVar
 
 from textual.app import App, ComposeResult
+from textual.binding import BindingType
 from textual.pilot import Pilot
 
+from sparkctl.commands.actions import LOGS
 from sparkctl.logs.buffer import DiskLineBuffer, LogBuffer
 from sparkctl.model.text.log_line import LogLine
 from sparkctl.tui.log_viewer.log_pane import LogPane, LogStatusLine, format_status_line
 from sparkctl.tui.log_viewer.log_view import LogView
+from sparkctl.tui.screens.base import build_bindings
 
 BEGIN = datetime(2026, 5, 1, 10, tzinfo=UTC)
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
@@ -34,7 +38,9 @@ def make_numbered_lines(count: int, first: int = 1, word: str = "line") -> list[
 
 
 class LogApp(App[None]):
-    """A `LogPane` over a book of these sources."""
+    """A `LogPane` over a book of these sources, with the keys that the log screen gives it."""
+
+    BINDINGS: ClassVar[list[BindingType]] = build_bindings(LOGS)
 
     def __init__(
         self,
@@ -55,6 +61,9 @@ class LogApp(App[None]):
 
     def on_mount(self) -> None:
         self.view.focus()
+
+    def action_act(self, name: str) -> None:
+        self.pane.action_handlers()[name]()
 
     @property
     def view(self) -> LogView:
