@@ -140,7 +140,8 @@ class CommandLineParser:
                     prepared = command.prepare_verb(ctx)
                     if prepared.later:
                         raise InvalidInput(f"`{verb}` takes one at a time here")
-                    return prepared.request
+                    if not callable(prepared.request):
+                        return prepared.request
         except click.ClickException as wrong:
             usage = wrong.ctx.get_usage() if isinstance(wrong, click.UsageError) and wrong.ctx else None
             raise InvalidInput(wrong.format_message(), usage) from wrong

@@ -14,7 +14,7 @@ from sparkctl.cli.help_formatter import HelpContext
 from sparkctl.cli.stdout import ASCII_OPTION, COLOUR_OPTION, FORMAT_OPTION, QUIET_OPTION
 
 if TYPE_CHECKING:
-    from sparkctl.cli.verb_runner import EventPrinter
+    from sparkctl.cli.verb_runner import EventPrinter, EventSource
     from sparkctl.clock import Clock
     from sparkctl.commands.request import Request
     from sparkctl.context import CommandContext
@@ -200,13 +200,14 @@ class PreparedVerb:
     """A request, and how a verb prints its events.
 
     Attributes:
+        request: a source of events where the panel has no such command.
         later: requests that run after it, one after the other, whatever became of it; Ctrl-C ends them all.
         printer: creates the printer of text; None: `TextPrinter`.
         json_printer: creates the printer of JSON; None: `JsonPrinter`.
         warnings: printed before it runs.
     """
 
-    request: Request
+    request: Request | EventSource
     later: Sequence[Request] = ()
     printer: Callable[[], EventPrinter] | None = None
     json_printer: Callable[[], EventPrinter] | None = None
@@ -241,7 +242,7 @@ class RequestCommand(click.Command):
                 if recording is not None:
                     printer = RecordingPrinter(printer, recording)
                 context = create_context(may_ask=not options["as_json"])  # each runs in a loop of its own
-                code = run_verb(context, request.run, printer) or code
+                code = run_verb(context, request if callable(request) else request.run, printer) or code
                 if context.interrupt.presses:
                     break
             return choose_exit_code(code, recording)

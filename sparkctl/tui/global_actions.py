@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shlex
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sparkctl.commands.actions import Action, ActionId, find_action
-from sparkctl.errors import DockerError, InvalidInput, NodeError
+from sparkctl.errors import DockerError, InvalidInput, NodeError, SparkctlError
 from sparkctl.model.events import FindingReported
-from sparkctl.model.node import Node
 from sparkctl.views.text.styled_text import Span, TextStyle, make_row
 
 if TYPE_CHECKING:
     from sparkctl.model.finding import Finding
+    from sparkctl.model.node import Node
     from sparkctl.monitor.recording import RecordingPlayer
+    from sparkctl.profiles.profile_lint import LintDiagnostic, LintResult
     from sparkctl.tui.panel import Panel
     from sparkctl.views.text.styled_text import TextRow
 
@@ -156,7 +156,6 @@ def _measure_selected(panel: Panel) -> None:
 
 
 def _needs_one_node(profile: str) -> bool:
-    from sparkctl.errors import SparkctlError
     from sparkctl.profiles.profile_library import ProfileLibrary
 
     try:
@@ -170,46 +169,7 @@ def _reconnect(panel: Panel) -> None:
         panel.controller.supervisor.reconnect_node(panel.selected_node)
 
 
-_SHELL_COMMAND = "command -v bash >/dev/null && exec bash; exec sh"  # an image may lack bash
-
-
-def build_ssh_command(node: Node, environ: Mapping[str, str], words: Sequence[str] = ()) -> list[str]:
-    """Return the argv that opens a shell on a node, or runs ``words`` in one as ssh does; it is run without a local shell."""
-    if not node.is_local:
-        return [*_build_ssh_prefix(node), "--", node.host, *words]
-    shell = environ.get("SHELL") or "/bin/sh"
-    return [shell, "-c", " ".join(words)] if words else [shell]
-
-
-def build_container_command(
-    node: Node, container: str, command: Sequence[str] = ("sh", "-c", _SHELL_COMMAND), *, is_terminal: bool = True
-) -> list[str]:
-    """Return the argv that runs a command in a container, without one a shell; over ssh it is quoted for the node's shell."""
-    words = ["docker", "exec", "-it" if is_terminal else "-i", "--", container, *command]
-    terminal = ["-t"] if is_terminal else []
-    return words if node.is_local else [*_build_ssh_prefix(node), *terminal, "--", node.host, shlex.join(words)]
-
-
-def suggest_install(program: str) -> str:
-    """Return what to do where a program of this machine is missing: ssh for a Spark, docker where this machine is the Spark."""
-    return "install OpenSSH" if program == "ssh" else f"install it, or put it on PATH: {program}"
-
-
-def _build_ssh_prefix(node: Node) -> list[str]:
-    words = ["ssh"]
-    if node.known_hosts:
-        words += ["-o", f'UserKnownHostsFile="{_format_ssh_path(node.known_hosts)}"']
-    words += ["-i", _format_ssh_path(node.identity)] if node.identity else []
-    words += ["-J", node.jump] if node.jump else []
-    words += ["-p", str(node.port)] if node.port else []
-    words += ["-l", node.user] if node.user else []
-    return words
-
-
-def _format_ssh_path(text: str) -> str:
-    return str(Path(text).expanduser()).replace("%", "%%")  # ssh expands tokens after a single %
-
-
+_MAX_TOAST_FINDINGS = 2  # findings in a toast; the profiles screen shows all
 SAMPLE_INTERVALS = (0.5, 1.0, 2.0, 5.0, 10.0)  # seconds between two samples; the cost of the probe was measured at 1 Hz
 SHORT_SEEK_SECONDS, LONG_SEEK_SECONDS = 10.0, 60.0  # seconds of a recording
 _LIGHT_COLOURS = {
@@ -224,11 +184,74 @@ _EXEC_FAILED_STATUSES = (126, 127)  # exit statuses of `docker exec` where no sh
 
 def edit_selected_profile(panel: Panel, field: str | None = None) -> None:
     """Open the profile of the selected instance in the editor, at a field where one is given."""
-    from sparkctl.tui.profile_editor import edit_profile
-
     one = panel.build_action_context().selected_instance
     if one is not None and one.profile is not None:
         panel.spawn_terminal_task(edit_profile(panel, one.profile, field))
+
+
+async def edit_profile(panel: Panel, name: str, field: str | None = None) -> None:
+    """Open a profile in the editor, at its first error, else at ``field``, and show what the check finds afterwards."""
+    from sparkctl.engines.lint import LintSeverity
+    from sparkctl.profiles.profile_editor import ProfileEdit
+    from sparkctl.views.profiles.lint_view import summarize_lint
+
+    try:
+        edit = await asyncio.to_thread(ProfileEdit.begin, name, field)
+        try:
+            status, _ = await panel.run_external_program(edit.argv, "set $EDITOR to your editor")
+        finally:
+            is_same = edit.end()
+        checked, notes = await asyncio.to_thread(edit.check), edit.describe_end(status, is_same=is_same)
+    except (SparkctlError, OSError) as error:
+        _show_edit_error(panel, name, error)
+        return
+    errors, is_gone = checked.list_by_level(LintSeverity.ERROR), not (is_same or edit.path.exists())
+    worst = [*errors, *checked.list_by_level(LintSeverity.WARNING)][:_MAX_TOAST_FINDINGS]
+    if is_gone or (is_same and not errors):
+        worst = []
+    else:
+        notes = [*notes, f"{name}: {summarize_lint(checked)}", *map(str, worst)]
+    severity = "error" if worst and errors else "warning" if worst or status or is_gone else "information"
+    panel.show_toast("\n".join(notes), severity=severity)
+
+
+async def fix_profile(panel: Panel, name: str) -> None:
+    """Apply the fixes of `profiles check --fix` and show them; a shipped profile is copied first."""
+    from sparkctl.profiles.profile_edit import apply_lint_fixes
+    from sparkctl.profiles.profile_editor import check_profile_file
+    from sparkctl.profiles.profile_library import ProfileLibrary
+    from sparkctl.views.profiles.lint_view import summarize_lint
+
+    def fix_and_lint() -> tuple[Path, bool, tuple[LintDiagnostic, ...], LintResult]:
+        library = ProfileLibrary()
+        path, copied = library.get_or_copy_user_file(name)
+        done: tuple[LintDiagnostic, ...] = ()
+        try:
+            done = apply_lint_fixes(path, check_profile_file(library, path).diagnostics)
+        finally:
+            if copied and not done:
+                path.unlink()
+        return path, copied, done, check_profile_file(library, path)
+
+    try:
+        path, copied, done, checked = await asyncio.to_thread(fix_and_lint)
+    except (SparkctlError, OSError) as error:
+        _show_edit_error(panel, name, error)
+    else:
+        if not done:
+            panel.show_toast(f"{name}: nothing here can be fixed safely; e edits it")
+            return
+        where = [f"your copy now takes precedence over the shipped one: {path}"] if copied else []
+        panel.show_toast(
+            "\n".join([*(f"fixed: {one.message}" for one in done), f"{name}: {summarize_lint(checked)}", *where])
+        )
+
+
+def _show_edit_error(panel: Panel, name: str, error: SparkctlError | OSError) -> None:
+    if isinstance(error, OSError):
+        panel.show_toast(f"{error.filename or name}: {error.strerror or error}", severity="error")
+    else:
+        panel.show_error(error, severity="error")
 
 
 def _copy_address(panel: Panel) -> None:
@@ -249,6 +272,8 @@ def open_node_shell(panel: Panel) -> None:
 
 async def _open_shell(panel: Panel, node: Node) -> None:
     """Open a shell on a node; show ssh's errors as a toast, because the panel paints over its stderr."""
+    from sparkctl.transport.ssh.ssh_argv import build_ssh_command, suggest_install
+
     words = build_ssh_command(node, os.environ)
     try:
         status, said = await panel.run_external_program(words, suggest_install(words[0]), listen=not node.is_local)
@@ -272,6 +297,8 @@ def open_container_shell(panel: Panel) -> None:
 
 async def _open_shell_inside(panel: Panel, node: Node, container: str) -> None:
     """Open a shell in a container; report its exit status only where no shell was opened."""
+    from sparkctl.transport.ssh.ssh_argv import build_container_command, suggest_install
+
     try:
         words = build_container_command(node, container)
         status, said = await panel.run_external_program(words, suggest_install(words[0]), listen=not node.is_local)

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 from sparkctl.cli.options import (
+    PreparedVerb,
+    RequestCommand,
     complete_instances,
     create_context,
     is_configured_node,
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from sparkctl.model.node import Node
 
 
-@click.command("logs", short_help="Show an instance's log, even after its container is gone.")
+@click.command("logs", cls=RequestCommand, short_help="Show an instance's log, even after its container is gone.")
 @click.argument("instance", required=False, shell_complete=complete_instances)
 @node_option(many=True)
 @click.option("-f", "--follow", is_flag=True, help="Print new lines as they arrive, through reconnects.")
@@ -41,7 +43,7 @@ def logs_command(
     ctx: click.Context, instance: str | None, node: tuple[str, ...], follow: bool, since: float | None, tail: int | None,
     grep: str | None, ignore_case: bool, timestamps: bool, everything: bool,
     as_json: bool,
-) -> int:  # fmt: skip
+) -> PreparedVerb:  # fmt: skip
     """Show the log of INSTANCE: from its container, or the saved log if the container is gone. Without INSTANCE that of the
     only one that runs.
 
@@ -56,7 +58,7 @@ def logs_command(
     other clients are shown.
     """
     from sparkctl.cli.event_printers import JsonPrinter, LogPrinter
-    from sparkctl.cli.verb_runner import run_async, run_verb
+    from sparkctl.cli.verb_runner import run_async
     from sparkctl.commands.show_log import ShowLog, show_log
     from sparkctl.model.text.bounded_pattern import compile_bounded
 
@@ -64,7 +66,6 @@ def logs_command(
         pattern = compile_bounded(grep, re.IGNORECASE if ignore_case else 0) if grep is not None else None
     except (re.error, ValueError) as wrong:
         raise click.BadParameter(f"{grep!r} is not a regular expression: {wrong}", ctx, param_hint="--grep") from wrong
-    context = create_context(may_ask=not as_json)
     if number := next((one for one in node if one.isdecimal() and not is_configured_node(one)), None):
         words = shlex.join(["sparkctl", "logs", *([instance] if instance else []), "--tail", number])
         raise InvalidInput("-n names a node", words)  # for docker, tail and journalctl it is a number of lines
@@ -72,7 +73,7 @@ def logs_command(
         node, instance = (instance,), None  # the log of the only one that runs there
     nodes = select_configured_nodes(node)
     request = ShowLog(
-        instance=instance or run_async(_find_only_instance(context, nodes)),
+        instance=instance or run_async(_find_only_instance(create_context(may_ask=not as_json), nodes)),
         nodes=nodes,
         follow=follow,
         since=since,
@@ -80,8 +81,11 @@ def logs_command(
         grep=pattern,
         everything=everything,
     )
-    printer = JsonPrinter(logs=True) if as_json else LogPrinter(timestamps)
-    return run_verb(context, lambda ctx: show_log(ctx, request), printer)
+    return PreparedVerb(
+        request=lambda ctx: show_log(ctx, request),
+        printer=lambda: LogPrinter(timestamps),
+        json_printer=lambda: JsonPrinter(logs=True),
+    )
 
 
 async def _find_only_instance(context: CommandContext, nodes: Sequence[Node]) -> str:

@@ -75,7 +75,7 @@ def guard_status_command(node: tuple[str, ...], as_json: bool) -> int:
     return int(ExitCode.DONE if is_known else ExitCode.UNREACHABLE)
 
 
-@guard_command.command("arm")
+@guard_command.command("arm", cls=RequestCommand)
 @click.argument("instance", required=False, shell_complete=complete_profiles)
 @node_option(many=True)
 @click.option(
@@ -97,7 +97,7 @@ def guard_status_command(node: tuple[str, ...], as_json: bool) -> int:
 def guard_arm_command(
     instance: str | None, node: tuple[str, ...], floor: int | None, limit: float | None, foreign: tuple[str, ...],
     as_json: bool,
-) -> int:  # fmt: skip
+) -> PreparedVerb:  # fmt: skip
     """Guard INSTANCE, or every running instance that sparkctl started.
 
     \b
@@ -107,37 +107,30 @@ def guard_arm_command(
     When memory runs out, the guard stops the instance that grew most, and nothing starts it again. It stops a container
     that sparkctl did not start only if you name it with --foreign.
     """
-    from sparkctl.cli.event_printers import JsonPrinter, TextPrinter
-    from sparkctl.cli.verb_runner import run_verb
-    from sparkctl.commands.arm_guard import ArmGuard
-    from sparkctl.commands.arm_guard import arm_guard as begin
+    from sparkctl.commands.arm_guard import ArmGuard, arm_guard
     from sparkctl.model.guard_state import DEFAULT_FLOOR_BYTES
     from sparkctl.model.launch_plan import GuardRule
 
-    context = create_context(may_ask=not as_json)
     rule = GuardRule(floor or DEFAULT_FLOOR_BYTES, 0, limit or _DAY_SECONDS)
     request = ArmGuard(select_configured_nodes(node), instance, foreign, rule)
-    return run_verb(context, lambda ctx: begin(ctx, request), JsonPrinter() if as_json else TextPrinter())
+    return PreparedVerb(request=lambda ctx: arm_guard(ctx, request))
 
 
-@guard_command.command("disarm")
+@guard_command.command("disarm", cls=RequestCommand)
 @click.argument("instance", required=False, shell_complete=complete_profiles)
 @node_option(many=True)
 @json_option
-def guard_disarm_command(instance: str | None, node: tuple[str, ...], as_json: bool) -> int:
+def guard_disarm_command(instance: str | None, node: tuple[str, ...], as_json: bool) -> PreparedVerb:
     """Stop guarding INSTANCE, or everything, including a start in progress.
 
     \b
     sparkctl guard disarm qwen36-vllm
     sparkctl guard disarm --node spark2
     """
-    from sparkctl.cli.event_printers import JsonPrinter, TextPrinter
-    from sparkctl.cli.verb_runner import run_verb
-    from sparkctl.commands.arm_guard import disarm_guard as end
+    from sparkctl.commands.arm_guard import disarm_guard
 
-    context = create_context(may_ask=not as_json)
     nodes = select_configured_nodes(node)
-    return run_verb(context, lambda ctx: end(ctx, nodes, instance), JsonPrinter() if as_json else TextPrinter())
+    return PreparedVerb(request=lambda ctx: disarm_guard(ctx, nodes, instance))
 
 
 @click.command("drop-caches", cls=RequestCommand, short_help="Drop the page cache, and show memory before and after.")

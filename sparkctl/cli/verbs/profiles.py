@@ -98,30 +98,19 @@ def edit_command(name: str) -> int:
     from sparkctl.cli.verbs.shell import run_program
     from sparkctl.engines.lint import LintSeverity
     from sparkctl.errors import ExitCode
-    from sparkctl.files import read_regular_file
-    from sparkctl.profiles.profile_library import ProfileLibrary
-    from sparkctl.profiles.profile_lint import lint_profile_file
-    from sparkctl.tui.profile_editor import build_editor_argv, find_editor
+    from sparkctl.profiles.profile_editor import ProfileEdit
     from sparkctl.views.profiles.lint_view import format_lint
 
-    library, editor = ProfileLibrary(), find_editor()
-    path, copied = library.get_or_copy_user_file(name)
-    before = read_regular_file(path, 1 << 20)
-    errors = lint_profile_file(library, path).list_by_level(LintSeverity.ERROR)
-    place = next((one.place for one in errors if one.place.file == str(path)), None)
-    line, column = (None, None) if place is None else (place.line, place.column)
+    edit = ProfileEdit.begin(name)
     try:
-        status = run_program(build_editor_argv(editor, path, line, column))
+        status = run_program(edit.argv)
     finally:
-        is_same = path.exists() and read_regular_file(path, 1 << 20) == before
-        if copied and is_same:
-            path.unlink()
-    if status:
-        stderr.print_warning(None, f"the editor ended with {status}", None)
-    if is_same and copied:
-        stderr.print_message(f"{name}: nothing was changed; the shipped one stays")
-        return 0
-    checked = lint_profile_file(library, path)
+        is_same = edit.end()
+    for note in edit.describe_end(status, is_same=is_same):
+        stderr.print_message(note, is_trouble=bool(status))
+    if not edit.path.exists():
+        return int(ExitCode.DONE if is_same else ExitCode.USAGE)
+    checked = edit.check()
     for each in format_lint(name, checked):
         stderr.print_message(each, 2)
     return int(ExitCode.USAGE if checked.list_by_level(LintSeverity.ERROR) else ExitCode.DONE)

@@ -60,7 +60,7 @@ def shell_command(target: str, words: tuple[str, ...], node: str | None) -> int:
     import os
 
     from sparkctl.config import load_config
-    from sparkctl.tui.global_actions import build_container_command, build_ssh_command
+    from sparkctl.transport.ssh.ssh_argv import build_container_command, build_ssh_command
 
     known = load_config().nodes
     here = next((one for one in known if one.name == target), None)
@@ -126,7 +126,7 @@ def exec_command(node: str | None, instance: str, words: tuple[str, ...]) -> int
 
 
 def _run_in_container(node: Node, container: str, words: Sequence[str]) -> int:
-    from sparkctl.tui.global_actions import build_container_command
+    from sparkctl.transport.ssh.ssh_argv import build_container_command
 
     is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
     return run_program(build_container_command(node, container, words, is_terminal=is_terminal))
@@ -147,7 +147,7 @@ def find_container(instance: str, node: str | None, known: Sequence[str] = ()) -
 
 def run_program(words: Sequence[str]) -> int:
     """Run a program in this terminal and return its exit status, by the rule of shells; Ctrl-C is its own."""
-    from sparkctl.tui.global_actions import suggest_install
+    from sparkctl.transport.ssh.ssh_argv import suggest_install
 
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
@@ -254,13 +254,13 @@ def _warn_of_default(served: Sequence[ServedEndpoint], default: ServedEndpoint |
         )
 
 
-@click.command("check", short_help="Ask a running model whether its answers make sense.")
+@click.command("check", cls=RequestCommand, short_help="Ask a running model whether its answers make sense.")
 @click.argument("instance", shell_complete=complete_instances)
 @node_option(many=True)
 @click.option("--basic", is_flag=True, help="Ask only what `up` asks: one question, and its context.")
 @click.option("--strict", is_flag=True, help="Exit 5 if a check fails.")
 @json_option
-def check_command(instance: str, node: tuple[str, ...], basic: bool, strict: bool, as_json: bool) -> int:
+def check_command(instance: str, node: tuple[str, ...], basic: bool, strict: bool, as_json: bool) -> PreparedVerb:
     """Ask INSTANCE a question with a known answer, and check the reply: that it makes sense and stops at max_tokens; that JSON
     mode, tool calls (if it has a tool parser), streaming and its full context work; and that its drafts are accepted.
 
@@ -271,13 +271,11 @@ def check_command(instance: str, node: tuple[str, ...], basic: bool, strict: boo
     It changes nothing and takes about ten requests, one after the other. `up` makes the basic ones itself once a model is
     ready (`start.check` in its profile). To check a profile's file: sparkctl profiles check.
     """
-    from sparkctl.cli.event_printers import CheckPrinter, JsonPrinter
-    from sparkctl.cli.verb_runner import run_verb
+    from sparkctl.cli.event_printers import CheckPrinter
     from sparkctl.commands.ask_instance import CheckInstance, check_instance
 
     request = CheckInstance(instance=instance, nodes=select_configured_nodes(node), is_full=not basic, is_strict=strict)
-    context = create_context(may_ask=not as_json)
-    return run_verb(context, lambda ctx: check_instance(ctx, request), JsonPrinter() if as_json else CheckPrinter())
+    return PreparedVerb(request=lambda ctx: check_instance(ctx, request), printer=CheckPrinter)
 
 
 @click.command("say", short_help="Speak a text with a speech server, as a WAV file.")

@@ -22,7 +22,7 @@ from sparkctl.profiles.exporters.docker_command import format_docker_run
 from sparkctl.profiles.profile_library import ProfileEntry, ProfileLibrary, ProfileOffer
 from sparkctl.profiles.yaml_reader import FilePosition, read_source_lines
 from sparkctl.tui.dialogs.base import ChoiceDialog, render_sentence
-from sparkctl.tui.profile_editor import edit_profile, fix_profile
+from sparkctl.tui.global_actions import edit_profile, fix_profile
 from sparkctl.tui.screens.base import ActionHandlers, build_bindings
 from sparkctl.tui.screens.scroll_screens import ListScreen
 from sparkctl.views.profiles.profiles_screen_view import (

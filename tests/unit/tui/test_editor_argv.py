@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sparkctl.errors import InvalidInput
-from sparkctl.tui.profile_editor import build_editor_argv, find_editor
+from sparkctl.profiles.profile_editor import build_editor_argv, find_editor
 
 FILE = Path("/x/own.yaml")
 
