@@ -186,7 +186,6 @@ class Action:
         short: the label in the footer.
         title: the sentence in palette and help.
         changes: it changes something on a node or a profile of the operator; ``--readonly`` removes it.
-        confirm: it asks first, with Cancel as the default.
         verb, build_request: its command, and what makes its request.
         screen: the screen that it opens; without that screen the action does not exist.
         on: the screens where it applies; empty: all of them.
@@ -199,7 +198,6 @@ class Action:
     title: str
     why_not: ReasonFunction = field(default=lambda _: None)
     changes: bool = False
-    confirm: bool = False
     verb: str | None = None
     build_request: RequestBuilder | None = None
     screen: str | None = None
@@ -329,26 +327,26 @@ ACTIONS: tuple[Action, ...] = (
     Action(id=ActionId.UP, keys=("u",), short="up", title="start a profile", why_not=why.reason_cannot_start, changes=True,
            verb="up", on=_RUNNING_SCREENS | {PROFILES}, footer=0),
     Action(id=ActionId.DOWN, keys=("x",), short="stop", title="stop the instance and wait for its memory",
-           why_not=why.reason_cannot_stop, changes=True, confirm=True, verb="down", build_request=_stop_selected,
+           why_not=why.reason_cannot_stop, changes=True, verb="down", build_request=_stop_selected,
            on=_RUNNING_SCREENS | {PROFILES, NODE}, footer=1, role=ActionRole.STOP),
     Action(id=ActionId.KILL, keys=("X",), short="kill", title="stop the instance at once, without time to finish",
-           why_not=why.reason_cannot_stop, changes=True, confirm=True, verb="down",
+           why_not=why.reason_cannot_stop, changes=True, verb="down",
            build_request=_kill_selected, on=_RUNNING_SCREENS | {PROFILES}, role=ActionRole.KILL),
     Action(id=ActionId.SWITCH, keys=("s",), short="switch",
            title="switch to a profile: what would stop, stay and start, then do it", why_not=why.reason_no_switch_to_show,
            changes=True, verb="switch", screen=SWITCH, on=_RUNNING_SCREENS | {PROFILES}, footer=2),
     Action(id=ActionId.SWITCH_DO, keys=("enter",), short="do it", title="do the switch that is shown",
-           why_not=why.reason_cannot_switch, changes=True, confirm=True, on=_SWITCH_SCREEN, role=ActionRole.TAKE, footer=0),
+           why_not=why.reason_cannot_switch, changes=True, on=_SWITCH_SCREEN, role=ActionRole.TAKE, footer=0),
     Action(id=ActionId.SWITCH_AGAIN, keys=("r",), short="again", title="inspect the Sparks again and make a new plan",
            why_not=why.reason_recording, on=_SWITCH_SCREEN, role=ActionRole.AGAIN, footer=1),
     Action(id=ActionId.INTERRUPT, keys=("x",), short="interrupt",
            title="interrupt this panel's own switch and leave it where it is, as Ctrl-C does",
-           why_not=why.reason_cannot_interrupt, changes=True, confirm=True, on=_SWITCH_SCREEN, role=ActionRole.STOP, footer=3),
+           why_not=why.reason_cannot_interrupt, changes=True, on=_SWITCH_SCREEN, role=ActionRole.STOP, footer=3),
     Action(id=ActionId.RESUME, keys=("o",), short="resume", title="resume an unfinished switch",
-           why_not=why.reason_no_switch_left, changes=True, confirm=True, verb="resume", build_request=_finish_switch("resume"),
+           why_not=why.reason_no_switch_left, changes=True, verb="resume", build_request=_finish_switch("resume"),
            on=_OVERVIEW_SCREEN | _SWITCH_SCREEN),
     Action(id=ActionId.ABORT, keys=("A",), short="abort", title="undo an unfinished switch: start what was stopped again",
-           why_not=why.reason_no_switch_left, changes=True, confirm=True, verb="abort", build_request=_finish_switch("abort"),
+           why_not=why.reason_no_switch_left, changes=True, verb="abort", build_request=_finish_switch("abort"),
            on=_OVERVIEW_SCREEN | _SWITCH_SCREEN),
     Action(id=ActionId.INSTANCE, keys=("enter",), short="open", title="open the instance or finding", why_not=why.reason_nothing_to_open,
            screen=INSTANCE, on=_OVERVIEW_SCREEN, role=ActionRole.TAKE, footer=5),
@@ -367,7 +365,7 @@ ACTIONS: tuple[Action, ...] = (
            why_not=why.reason_recording, on=_BENCH_SCREEN, footer=0, role=ActionRole.STOP),
     Action(id=ActionId.BENCH_RUN, keys=("B",), short="measure",
            title="measure how fast it is, cell by cell; a profile that does not run is started for it; asks first",
-           why_not=why.reason_cannot_measure, changes=True, confirm=True, verb="bench",
+           why_not=why.reason_cannot_measure, changes=True, verb="bench",
            on=_RUNNING_SCREENS | {PROFILES, BENCH}, footer=15),
     Action(id=ActionId.BENCH, keys=("7",), short="benchmarks",
            title="show what is being measured, and all benchmarks of this machine", screen=BENCH),
@@ -395,10 +393,10 @@ ACTIONS: tuple[Action, ...] = (
     Action(id=ActionId.EDIT_ITS, keys=("e",), short="edit", title="edit the profile that the instance was started from",
            why_not=why.reason_no_instance_profile, changes=True, on=_RUNNING_SCREENS, role=ActionRole.EDIT, footer=12),
     Action(id=ActionId.RESTART, keys=("R",), short="restart", title="start a failed or ended instance again, unchanged",
-           why_not=why.reason_cannot_restart, changes=True, confirm=True, verb="up", build_request=_restart_selected,
+           why_not=why.reason_cannot_restart, changes=True, verb="up", build_request=_restart_selected,
            on=_INSTANCE_SCREEN, footer=3),
     Action(id=ActionId.RESTART_RUNNING, keys=(), short="restart", title="stop the instance, and start its profile again",
-           why_not=why.reason_cannot_stop, changes=True, confirm=True, verb="restart", build_request=_restart_running, on=_INSTANCE_SCREEN),
+           why_not=why.reason_cannot_stop, changes=True, verb="restart", build_request=_restart_running, on=_INSTANCE_SCREEN),
     Action(id=ActionId.SHELL, keys=("$",), short="shell", title="open a shell on the Spark with your own ssh",
            why_not=why.reason_no_shell, changes=True, footer=14),
     Action(id=ActionId.SHELL_INSIDE, keys=("b",), short="inside", title="open a shell in the container with your own ssh",
@@ -410,7 +408,7 @@ ACTIONS: tuple[Action, ...] = (
     Action(id=ActionId.KILL_PROCESS, keys=("X",), short="end process", title="end the selected process with TERM or KILL; asks first",
            why_not=why.reason_cannot_end_process, changes=True, on=frozenset((NODE,)), footer=1, role=ActionRole.KILL),
     Action(id=ActionId.MEND, keys=("enter",), short="do it", title="run the remedy, where it is a sparkctl command",
-           why_not=why.reason_cannot_apply_remedy, changes=True, confirm=True, on=frozenset((DOCTOR,)), footer=1,
+           why_not=why.reason_cannot_apply_remedy, changes=True, on=frozenset((DOCTOR,)), footer=1,
            role=ActionRole.TAKE),
     Action(id=ActionId.COPY, keys=("y",), short="copy", title="copy the command", why_not=why.reason_nothing_to_copy,
            on=_READING_SCREENS | _SWITCH_SCREEN, footer=2, role=ActionRole.COPY),
@@ -464,7 +462,7 @@ ACTIONS: tuple[Action, ...] = (
            footer=10),
     Action(id=ActionId.FREE, keys=(), short="free",
            title="stop everything that sparkctl started on the Spark; shows what stays", why_not=why.reason_cannot_free,
-           changes=True, confirm=True, verb="free", build_request=_free_node, on=_OVERVIEW_SCREEN),
+           changes=True, verb="free", build_request=_free_node, on=_OVERVIEW_SCREEN),
     Action(id=ActionId.SETUP, keys=(), short="set up",
            title="set up Docker's group, the right to drop the page cache, and the cable; shows each file first",
            why_not=why.reason_recording, changes=True, verb="setup", build_request=_set_up_nodes, on=_OVERVIEW_SCREEN | {DOCTOR}),

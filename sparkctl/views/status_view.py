@@ -232,8 +232,9 @@ def _format_node_status(view: NodeStatusView, width: int | None) -> list[str]:
 def _describe_origin(one: InstanceView) -> str:
     """Return what an instance was made from and by whom, and how fast it generates."""
     rate = None if one.numbers is None else one.numbers.generation_rate
-    named = (("image", one.image), ("profile", one.profile), ("engine", one.engine), ("started by", one.operator))
-    words = [f"{label} {sanitize_line(text)}" for label, text in named if text]
+    named = (("profile", one.profile), ("engine", one.engine), ("started by", one.operator))
+    words = [f"image {sanitize_line(one.image)}"] if one.image else []
+    words += [f"{label} {truncate_text(sanitize_line(text), _MAX_NAME_COLUMNS)}" for label, text in named if text]
     if rate is not None:
         words.append(f"{rate:.1f} tok/s")
         words += [] if one.reference_rate is None else [format_reference_rate(one.reference_rate)]

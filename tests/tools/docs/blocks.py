@@ -73,8 +73,7 @@ def _keys() -> str:
 def _key_row(action: Action, group: str) -> Sequence[str]:
     keys = ", ".join(f"`{format_key(key)}`" for key in action.keys) or "—"
     others = [screen for screen in _SCREENS if screen in action.on and screen != group]
-    notes = (["asks first"] if action.confirm else []) + ([f"also on: {', '.join(others)}"] if others else [])
-    does = action.title + (f" ({'; '.join(notes)})" if notes else "")
+    does = action.title + (f" (also on: {', '.join(others)})" if others else "")
     return keys, does, f"`:{action.verb}`" if action.verb else "", f"`{action.id}`"
 
 
