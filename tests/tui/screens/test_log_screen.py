@@ -15,7 +15,6 @@ from textual.widgets import Input
 from sparkctl.cli.command_line_parser import CommandLineParser as Grammar
 from sparkctl.cli.main import sparkctl_command
 from sparkctl.clock import SystemClock
-from sparkctl.commands.actions import ACTIONS, LOGS, parse_key
 from sparkctl.logs.line_patterns import is_own_request
 from sparkctl.logs.reader import _readers
 from sparkctl.model.container import ContainerState
@@ -30,12 +29,10 @@ from sparkctl.model.text.units import GIB
 from sparkctl.monitor.store import Store
 from sparkctl.simulator import SimulatedSparks
 from sparkctl.simulator.sim_container import ContainerLog, LogQuery
-from sparkctl.tui.log_viewer.log_pane import LogPane
 from sparkctl.tui.log_viewer.log_subscription import RECOVERY_NOTICE_SECONDS
 from sparkctl.tui.log_viewer.log_view import LogView
 from sparkctl.tui.screens.log_screen import (
     LogScope,
-    LogScreen,
     LogSource,
     describe_clock_skew,
     format_log_title,
@@ -57,13 +54,6 @@ from tests.tui.panel_driver import (
     wait_until_true,
 )
 from tests.tui.screens.test_instance_screen import type_line, wait_for_log_view
-
-
-def test_the_table_of_actions_has_the_keys_that_the_log_has() -> None:
-    bound = {one.id: one.key for one in (*LogScreen.BINDINGS, *LogView.BINDINGS, *LogPane.BINDINGS)}  # type: ignore[union-attr]
-    for one in ACTIONS:
-        if LOGS in one.on and one.id.startswith("log."):
-            assert bound[one.id] == ",".join(map(parse_key, one.keys)), one.id
 
 
 async def test_it_is_followed_and_every_action_is_done_by_its_name_too(tmp_path: Path) -> None:
