@@ -110,7 +110,7 @@ def show_finding(panel: Panel, found: Finding) -> None:
         rows = render_finding(event, seen, min(90, columns))
         return [(), *rows, *([(), tuple(span for spans in hints for span in spans)] if hints else []), ()]
 
-    panel.push_screen(TextDialog(f"{found.node}: {badge.word}", build_rows, badge.tone))
+    panel.push_screen(TextDialog(f"{badge.sign} {found.node}: {badge.word}", build_rows, badge.tone))
 
 
 def _go_back(panel: Panel) -> None:
