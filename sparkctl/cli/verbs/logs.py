@@ -42,8 +42,7 @@ def logs_command(
     grep: str | None, ignore_case: bool, timestamps: bool, everything: bool,
     as_json: bool,
 ) -> int:  # fmt: skip
-    """Show the log of INSTANCE: from its container, or the saved log if the container is gone. Without INSTANCE that of the
-    only one that runs.
+    """Show the log of INSTANCE: from its container, or the saved log if the container is gone. Without INSTANCE: of the only one that runs.
 
     \b
     sparkctl logs qwen36-vllm -f

@@ -151,7 +151,7 @@ def drop_caches_command(node: tuple[str, ...], as_json: bool) -> PreparedVerb:
     sparkctl drop-caches --node spark1
 
     It needs the right to run `sudo tee /proc/sys/vm/drop_caches`; without it sparkctl asks for the password. If you give
-    none, it drops only the files of your models, which needs no right, and prints the sudoers line to add and how much it
+    none, it drops only the files of your models, which needs no such right, and prints the sudoers line to add and how much it
     would free.
     """
     from sparkctl.commands.drop_page_cache import DropCaches

@@ -82,7 +82,7 @@ def up_command(
     starts it anyway.
 
     Ready means: the log has the ready line, the health path answers, and one token was generated. Ctrl-C stops watching,
-    never the engine. Then it is asked a question with a known answer (`start.check` in the profile); an answer that makes no
+    never the engine. Once ready, the model is asked a question with a known answer (`start.check` in the profile); an answer that makes no
     sense is a warning, and exit 5 with --strict.
     """
     _check_format_option(ctx, dry_run, plan_format, as_json)
