@@ -46,4 +46,4 @@ pivot_root . mnt/old
 umount -l /mnt/old
 cd /
 echo "$host_pid" >/run/lab/pid1
-exec tini -s -- /bin/bash -c '/usr/local/sbin/start-sshd; /usr/local/sbin/start-dockerd; exec sleep infinity'
+exec tini -s -- /bin/bash -c 'cd /usr/local/sbin; ./start-sshd; ./start-containerd; ./start-dockerd; exec sleep infinity'
