@@ -111,8 +111,7 @@ def guard_arm_command(
     from sparkctl.cli.verb_runner import run_verb
     from sparkctl.commands.arm_guard import ArmGuard
     from sparkctl.commands.arm_guard import arm_guard as begin
-    from sparkctl.model.guard_state import DEFAULT_FLOOR_BYTES
-    from sparkctl.model.launch_plan import GuardRule
+    from sparkctl.model.launch_plan import DEFAULT_FLOOR_BYTES, GuardRule
 
     context = create_context(may_ask=not as_json)
     rule = GuardRule(floor or DEFAULT_FLOOR_BYTES, 0, limit or _DAY_SECONDS)
