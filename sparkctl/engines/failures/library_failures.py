@@ -17,7 +17,7 @@ from sparkctl.engines.failures.memory_failures import SHELL_PREFIX
 from sparkctl.engines.log_rules import EXCEPTION_PREFIX, EXCEPTION_WITHOUT_ERROR, MatchGroups, failure_rule
 from sparkctl.model.engine_metrics import EngineFactName
 from sparkctl.model.verdict import ChangeDirection, FailureCause
-from sparkctl.node.kernel_log_decoder import load_kernel_rules
+from sparkctl.node import load_kernel_table
 
 _OTHER_TAG_REMEDY = (
     "Take another tag of this image. A file that is mounted into it, or a patch, has to be one for this very version."
@@ -447,7 +447,7 @@ GPU_FAULTS = (
             weight=FailureWeight.CONCRETE if row["severity"] == "problem" else FailureWeight.LIKELY,
             refine=_keep_remedy if row["severity"] == "problem" else None,
         )
-        for number, row in load_kernel_rules()[1].items()
+        for number, row in load_kernel_table()["xids"].items()
     ),
     # A library's words for the same: the memory itself is at fault, and no other image or setting mends that.
     failure_rule(
@@ -455,7 +455,7 @@ GPU_FAULTS = (
         r"|CUDA_ERROR_(?:ECC|NVLINK)_UNCORRECTABLE",
         FailureCause.GPU_FAULT,
         "The GPU reports an error of its hardware that cannot be corrected[ (its memory: {memory})].",
-        load_kernel_rules()[1]["48"]["remedy"],
+        load_kernel_table()["xids"]["48"]["remedy"],
         needle=("uncorrectable ECC error", "uncorrectable NVLink error", "Uncorrectable", "_UNCORRECTABLE"),
         fatal=True,
         refine=_keep_remedy,
@@ -627,6 +627,7 @@ IMAGE_FAILURES = (
         r"|No package metadata was found for \S{1,60}|is required for a normal functioning of this module.{0,100}"
         r"|requires the .{0,60}extensions? \(.{1,80}\)"
         r"|[Ll]ibrary lib\S{1,60} is not found or cannot be loaded|cuDNN version incompatibility.{0,100}"
+        r"|cuDNN is not available|[\w.+-]{2,40} is not available[.,;:] [Pp]lease install .{1,80}"
         r"|CUDNN_STATUS_(?:NOT_INITIALIZED|SUBLIBRARY_VERSION_MISMATCH|SUBLIBRARY_LOADING_FAILED|VERSION_MISMATCH)"
         r"|(?:is installed with|\w version) .{0,60}(?:less than|does not match|mismatch).{0,80}|[Vv]ersion mismatch\b.{0,80}"
         r"|Descriptors cannot be created directly|[Ff]ailed to import [\w.]{1,120} because of the following error"
@@ -647,6 +648,8 @@ IMAGE_FAILURES = (
             "requires the ",
             " is not found or cannot be loaded",
             "cuDNN version incompatibility",
+            "cuDNN is not available",
+            "lease install ",
             "CUDNN_STATUS_",
             "installed with",
             " version",
