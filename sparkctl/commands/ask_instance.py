@@ -37,8 +37,8 @@ class CheckInstance:
 
     instance: str
     nodes: Sequence[Node]
-    is_full: bool = True
-    is_strict: bool = False
+    is_full: bool
+    is_strict: bool
 
 
 def check_instance(ctx: CommandContext, request: CheckInstance) -> AsyncGenerator[Event, None]:
@@ -69,10 +69,13 @@ async def _check(ctx: CommandContext, request: CheckInstance, emit: Emit) -> Com
             continue
         is_bad = failed > 0 and request.is_strict
         return CommandEnded(
-            ts=ctx.clock.unix_time(), outcome=Outcome.UNHEALTHY if is_bad else Outcome.DONE,
-            exit_code=int(ExitCode.UNHEALTHY if is_bad else ExitCode.DONE), seconds=ctx.clock.monotonic() - began,
-            node=node.name, instance=request.instance,
-        )  # fmt: skip
+            ts=ctx.clock.unix_time(),
+            outcome=Outcome.UNHEALTHY if is_bad else Outcome.DONE,
+            exit_code=int(ExitCode.UNHEALTHY if is_bad else ExitCode.DONE),
+            seconds=ctx.clock.monotonic() - began,
+            node=node.name,
+            instance=request.instance,
+        )
     if failures:
         raise failures[0]
     if ended is not None:

@@ -185,9 +185,13 @@ async def _find_open_servers(ctx: CommandContext, session: NodeSession) -> list[
         remedy += "args.host to 127.0.0.1, and reach it with sparkctl tunnel"
         return [
             Finding(
-                kind=FindingKind.OPEN_SERVER, severity=Severity.NOTE, node=one.node, summary=words, remedy=remedy,
+                kind=FindingKind.OPEN_SERVER,
+                severity=Severity.NOTE,
+                node=one.node,
+                summary=words,
+                remedy=remedy,
             )
-        ]  # fmt: skip
+        ]
 
     try:
         answers = [] if session.node.is_local else await read_session_endpoints(ctx, session)

@@ -343,9 +343,9 @@ def to_guard_event(now: float, session: NodeSession, event: GuardEvent) -> Guard
 
 
 async def stop_watching_containers(
-    session: NodeSession, ctx: CommandContext, emit: Emit, containers: Sequence[str], why: UnwatchReason
+    session: NodeSession, ctx: CommandContext, emit: Emit, containers: Sequence[str]
 ) -> None:
-    """Tell the guard, if one runs, to stop watching these containers; save its receipts about them.
+    """Tell the guard, if one runs, to stop watching these containers, which are stopped; save its receipts about them.
 
     Errors are ignored: a watch ends with its container anyway.
     """
@@ -363,6 +363,6 @@ async def stop_watching_containers(
             return
         try:
             for container in containers:
-                await link.unwatch_container(container, why)
+                await link.unwatch_container(container, UnwatchReason.STOPPED)
         finally:
             await link.close()

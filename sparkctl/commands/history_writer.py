@@ -17,7 +17,7 @@ from sparkctl.history.expected_durations import compute_model_key
 from sparkctl.history.model import NodeResult, OperationKind, StepRecord
 from sparkctl.history.operation_recorder import OperationRecorder
 from sparkctl.model.engine_metrics import EngineFactName
-from sparkctl.model.events import (  # fmt: skip
+from sparkctl.model.events import (
     BenchCellMeasured,
     BenchDomainMeasured,
     CommandEnded,
@@ -56,7 +56,7 @@ class OperationSubject:
     nodes: Sequence[Node]
     instance: str | None = None
     profile: Profile | None = None
-    command: str | None = None
+    command: str | None
 
 
 async def record_operation(
@@ -113,9 +113,13 @@ class HistoryWriter:
                 self._record_phase(event)
             case MemoryReleased():
                 self._record_node_result(
-                    event.node, event.instance, freed=event.freed, missing=event.missing,
-                    available_after=event.available, available_before=event.before_start,
-                )  # fmt: skip
+                    event.node,
+                    event.instance,
+                    freed=event.freed,
+                    missing=event.missing,
+                    available_after=event.available,
+                    available_before=event.before_start,
+                )
             case GuardActed(what=GuardAction.KILLED):
                 self._record_node_result(event.node, event.instance, receipt=f"the guard stopped it: {event.why}")
             case SwitchStepReported():
@@ -173,9 +177,13 @@ class HistoryWriter:
             self._is_done_to and self.entry.operation.kind is OperationKind.SWITCH and event.outcome is Outcome.REFUSED
         )
         self.entry.record_end(
-            str(Outcome.INTERRUPTED if is_taken_over else event.outcome), event.exit_code, seconds=event.seconds,
-            why=event.message, hint=event.hint, verdict=event.verdict,
-        )  # fmt: skip
+            str(Outcome.INTERRUPTED if is_taken_over else event.outcome),
+            event.exit_code,
+            seconds=event.seconds,
+            why=event.message,
+            hint=event.hint,
+            verdict=event.verdict,
+        )
 
 
 def _append_step(moments: tuple[StepRecord, ...], event: SwitchStepReported) -> tuple[StepRecord, ...]:

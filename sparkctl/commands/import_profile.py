@@ -60,7 +60,7 @@ class ImportedProfile:
     imported: ImportResult
     profile: Profile
     text: str
-    cautions: tuple[StartWarning, ...] = ()
+    cautions: tuple[StartWarning, ...]
     path: Path | None = None
     over_shipped: bool = False
 

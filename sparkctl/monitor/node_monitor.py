@@ -365,10 +365,14 @@ class NodeMonitor:
         sampler = NodeSampler(session, self.every)
         inspections = ContainerInspections(session)
         polls = (
-            self._poll_containers(session, sampler, inspections), self._poll_meters(session), self._poll_liveness(session, inspections),
-            GuardPoller(session, self.emit).run(self._answers), self._read_engine_facts(session),
-            self._poll_switch_journal(session), self._report_boot_before(session),
-        )  # fmt: skip
+            self._poll_containers(session, sampler, inspections),
+            self._poll_meters(session),
+            self._poll_liveness(session, inspections),
+            GuardPoller(session, self.emit).run(self._answers),
+            self._read_engine_facts(session),
+            self._poll_switch_journal(session),
+            self._report_boot_before(session),
+        )
         try:
             with isolate_node_failures(self.node):
                 async with run_in_background(*polls):

@@ -108,8 +108,12 @@ async def _build_status_view(
 
 
 async def _add_figures(
-    session: NodeSession, view: NodeStatusView, wanted: Sequence[InstanceView], containers: Sequence[Container], ahead: float
-) -> NodeStatusView:  # fmt: skip
+    session: NodeSession,
+    view: NodeStatusView,
+    wanted: Sequence[InstanceView],
+    containers: Sequence[Container],
+    ahead: float,
+) -> NodeStatusView:
     """Return a node's status with the figures of the wanted instances' engines; without them where the node does not answer.
 
     ``ahead``: seconds by which the node's clock is ahead of ours.

@@ -66,9 +66,13 @@ def advance_timeline(course: StartupTimeline | None, event: PhaseChanged) -> Sta
     if course is None or _begins_anew(course, event):
         course = StartupTimeline()
     course = replace(
-        course, phase=event.phase, told=event.ts, elapsed=event.elapsed, expected=event.expected or course.expected,
+        course,
+        phase=event.phase,
+        told=event.ts,
+        elapsed=event.elapsed,
+        expected=event.expected or course.expected,
         expected_parts=event.expected_parts or course.expected_parts,
-    )  # fmt: skip
+    )
     stretches = course.stretches
     last = stretches[-1] if stretches else None
     if last is not None and _continues_span(last, event) and not course.is_over:

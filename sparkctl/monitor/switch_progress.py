@@ -27,7 +27,7 @@ class StepEvidence:
     """What proved a step; ``node`` is set if it concerns one node only."""
 
     text: str
-    node: NodeName | None = None
+    node: NodeName | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,7 +82,7 @@ class PreparedCommand:
     request: Request
     context: CommandContext
     events: Callable[[], AsyncGenerator[Event, None]]
-    only_node: str | None = None
+    only_node: str | None
 
     @property
     def verb(self) -> str:

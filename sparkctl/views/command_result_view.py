@@ -150,5 +150,6 @@ def describe_unfinished_switch(course: SwitchProgress, at: str) -> tuple[str, ..
     4 of 6``."""
     return (
         f"the switch to {course.instance} was left {'' if at.startswith('on ') else 'at '}{at}",
-        "  try: finish it: sparkctl resume", "  try: undo it: sparkctl abort",
-    )  # fmt: skip
+        "  try: finish it: sparkctl resume",
+        "  try: undo it: sparkctl abort",
+    )

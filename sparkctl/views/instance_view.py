@@ -273,9 +273,12 @@ def _render_title(scene: InstanceScreenModel) -> TextRow:
     badge = _build_badge(scene)
     dash = Span(" ─ ", TextStyle.FRAME)
     return make_row(
-        sanitize_span(scene.seen.name, TextStyle.TITLE), dash, Span(f"{badge.sign} {badge.word}", badge.tone), dash,
+        sanitize_span(scene.seen.name, TextStyle.TITLE),
+        dash,
+        Span(f"{badge.sign} {badge.word}", badge.tone),
+        dash,
         sanitize_span(scene.name, TextStyle.TITLE),
-    )  # fmt: skip
+    )
 
 
 def _append_page_key(title: TextRow, columns: int) -> TextRow:
@@ -348,9 +351,11 @@ def _render_folded_plan(scene: InstanceScreenModel, space: DrawArea) -> list[Row
         return []
     key = make_row(Span("d", TextStyle.KEY), Span(" docker run line", TextStyle.LABEL))
     words = make_row(
-        make_label("profile"), sanitize_span(plan.profile, TextStyle.VALUE),
-        sanitize_span(f" {plan.profile_hash or ''}   ", TextStyle.LABEL), *key,
-    )  # fmt: skip
+        make_label("profile"),
+        sanitize_span(plan.profile, TextStyle.VALUE),
+        sanitize_span(f" {plan.profile_hash or ''}   ", TextStyle.LABEL),
+        *key,
+    )
     image = make_row(make_label("image"), sanitize_span(plan.image, TextStyle.VALUE))
     return [make_block(6, words), make_block(8, truncate_row(image, space.columns))]
 
@@ -651,8 +656,8 @@ def render_change(edit: FieldChange) -> TextRow:
 def render_verdict_keys(
     verdict: Verdict,
     space: DrawArea,
-    more: Sequence[tuple[str, str]] = (),
-    accepts: str | None = None,
+    more: Sequence[tuple[str, str]],
+    accepts: str | None,
     *,
     roomy: bool = False,
 ) -> list[TextRow]:
@@ -706,7 +711,7 @@ def format_verdict_for_copy(end: CommandEnded) -> str:
 
 
 def render_position_acceptance(
-    seen: DraftAcceptance | None, space: DrawArea, last: MeterSeries | None = None, now: float = 0.0
+    seen: DraftAcceptance | None, space: DrawArea, last: MeterSeries | None, now: float
 ) -> list[TextRow]:
     """Return the acceptance of the first, second and third draft token as bars; nothing if it was never reported.
 
@@ -732,9 +737,7 @@ def render_position_acceptance(
     return rows
 
 
-def render_latencies(
-    numbers: EngineMeter, drafts: bool, last: MeterSeries | None = None, now: float = 0.0
-) -> list[TextRow]:
+def render_latencies(numbers: EngineMeter, drafts: bool, last: MeterSeries | None, now: float) -> list[TextRow]:
     """Return time to first token, inter-token time, prompt throughput and prefix cache.
 
     ``last`` holds the last value of each. If there is nothing newer it stays, faded and with its age at ``now``, so
@@ -842,9 +845,10 @@ def render_launched_plan(run: ContainerLaunch, columns: int) -> list[TextRow]:
     plan = run.plan
     heads = [
         ("profile", f"{plan.profile}   hash {plan.profile_hash}" if plan.profile else words.UNKNOWN),
-        ("image", plan.image), ("ready", describe_ready_rule(run.ready)),
+        ("image", plan.image),
+        ("ready", describe_ready_rule(run.ready)),
         ("claims", words.UNKNOWN if plan.expected_memory is None else format_gib(plan.expected_memory)),
-    ]  # fmt: skip
+    ]
     space = DrawArea(columns)
     rows = [
         each for name, sentence in heads for each in render_labelled_text(name, sentence, space, TextStyle.VALUE, 4)

@@ -178,11 +178,15 @@ def _render_log(course: SwitchProgress, scene: SwitchScreenModel, columns: int, 
     several = len({one.node for one in scene.log}) > 1
     rows = [
         make_row(
-            *([sanitize_span(pad_text(sanitize_line(one.node), wide), TextStyle.LABEL), Span(" │ ", TextStyle.FRAME)] if several else []),
+            *(
+                [sanitize_span(pad_text(sanitize_line(one.node), wide), TextStyle.LABEL), Span(" │ ", TextStyle.FRAME)]
+                if several
+                else []
+            ),
             render_log_text(one.text),
         )
         for one in scene.log[-max(1, lines - 2) :]
-    ]  # fmt: skip
+    ]
     names = " and ".join(dict.fromkeys(one.instance for one in scene.log)) or course.instance
     title = make_row(Span("log of ", TextStyle.LABEL), sanitize_span(names, TextStyle.VALUE))
     if not rows:
@@ -418,9 +422,12 @@ def render_switch_progress_line(course: SwitchProgress, now: float, key: str | N
     which = "" if course.is_only_start else _format_step_number(step)
     shows = () if key is None else (Span(f"   {key}", TextStyle.KEY), Span(" shows it", TextStyle.LABEL))
     return make_row(
-        Span(f"{get_state_symbol(Phase.STARTING)} ", tone), sanitize_span(f"switch to {course.instance}", TextStyle.STRONG),
-        sanitize_span(f"{which} · {format_clock(max(0.0, now - course.began))}", tone), sanitize_span(f"   {words}", tone), *shows,
-    )  # fmt: skip
+        Span(f"{get_state_symbol(Phase.STARTING)} ", tone),
+        sanitize_span(f"switch to {course.instance}", TextStyle.STRONG),
+        sanitize_span(f"{which} · {format_clock(max(0.0, now - course.began))}", tone),
+        sanitize_span(f"   {words}", tone),
+        *shows,
+    )
 
 
 def _format_step_number(step: SwitchStep | None) -> str:
@@ -428,7 +435,7 @@ def _format_step_number(step: SwitchStep | None) -> str:
 
 
 def render_unfinished_switch(
-    words: str, keys: tuple[tuple[str, str], ...], *, is_held: bool, columns: int = 80
+    words: str, keys: tuple[tuple[str, str], ...], *, is_held: bool, columns: int
 ) -> tuple[TextRow, ...]:
     """Return the rows about a switch that another operator runs or that was interrupted: ``words`` say who, which
     step, since when; ``keys`` are the actions with their labels. Rows are wrapped to ``columns``."""

@@ -189,7 +189,7 @@ class BenchTarget:
     port: int
     engine: Engine
     served: ServedEndpoint
-    identity: NodeIdentity | None = None  # of its node, None where that could not be read
+    identity: NodeIdentity | None  # of its node, None where that could not be read
     version: str | None = None  # of the engine, as it tells it itself
 
     @property
@@ -236,9 +236,13 @@ def run_bench(ctx: CommandContext, request: RunBench) -> AsyncGenerator[Event, N
             run = stack.enter_context(keep_run(ctx, emit, store, run))
             reads = parse_decode_step_label(target.container.get_label(ContainerLabel.PER_STEP))
             watch = CellWatch(
-                target.session, target.engine, port=target.port, container=target.container.id,
-                headers=target.auth_headers, reads=build_decode_step_reads(reads),
-            )  # fmt: skip
+                target.session,
+                target.engine,
+                port=target.port,
+                container=target.container.id,
+                headers=target.auth_headers,
+                reads=build_decode_step_reads(reads),
+            )
             stack.push_async_callback(watch.aclose)
             watch.start()
             sweep = _CellSweep(ctx=ctx, emit=emit, store=store, target=target, generator=generator, watch=watch)
@@ -535,9 +539,13 @@ def _prepare_run(
         words = f"{request.instance} takes {setup.context} tokens in one request; left out: {', '.join(map(str, long))}"
         emit(WarningEmitted(ctx.clock.unix_time(), target.session.node.name, words))
     return BenchRun(
-        number=0, began=ctx.clock.unix_time(), instance=request.instance,
-        nodes=(target.session.node.name,), setup=setup, wanted=cells,
-    )  # fmt: skip
+        number=0,
+        began=ctx.clock.unix_time(),
+        instance=request.instance,
+        nodes=(target.session.node.name,),
+        setup=setup,
+        wanted=cells,
+    )
 
 
 def refuse_changed_setup(
@@ -610,9 +618,10 @@ async def _find_thinking(ctx: CommandContext, target: BenchTarget) -> bool | Non
     None where that is not known: a server without a parser for thoughts does not tell them apart.
     """
     body = {
-        "model": target.model.name if target.model else "default", "max_tokens": _THOUGHT_TOKENS,
+        "model": target.model.name if target.model else "default",
+        "max_tokens": _THOUGHT_TOKENS,
         "messages": [{"role": "user", "content": "What is the capital of France?"}],
-    }  # fmt: skip
+    }
     try:
         answer = await stream_chat(
             target.session.link, target.port, body, target.auth_headers, clock=ctx.clock, timeout=_READ_SECONDS
@@ -682,7 +691,7 @@ def choose_hint(run: BenchRun, left: int) -> str | None:
 
 def build_run_end(
     ctx: CommandContext, run: BenchRun, left: int, seconds: float, *, saved: str, kept: str, failure: str | None
-) -> CommandEnded:  # fmt: skip
+) -> CommandEnded:
     """Return how a benchmark ended of which so many parts are ``left``. ``saved`` and ``kept`` tell what is on disk of a whole one and of
     one that ended early; ``failure``: what failed in it.
     """
@@ -714,7 +723,7 @@ class RunBenches(Request):
 
     benches: tuple[RunBench, ...]
     nodes: Sequence[Node]
-    starts: tuple[StartInstance | None, ...] = ()
+    starts: tuple[StartInstance | None, ...]
     are_started: bool = False
     everywhere: Sequence[Node] = ()
     together: bool = False
@@ -838,10 +847,14 @@ class BenchSeries:
 
     def _build_switch(self, start: StartInstance) -> SwitchInstance:
         return SwitchInstance(
-            profile=start.profile, engine=start.engine, nodes=start.nodes, names_nodes=start.names_nodes,
-            known=tuple({one.name: one for one in (*start.nodes, *self.everywhere)}.values()), environ=start.environ,
+            profile=start.profile,
+            engine=start.engine,
+            nodes=start.nodes,
+            names_nodes=start.names_nodes,
+            known=tuple({one.name: one for one in (*start.nodes, *self.everywhere)}.values()),
+            environ=start.environ,
             words=start.words,
-        )  # fmt: skip
+        )
 
     async def _measure_one(self, bench: MeasureInstance, start: StartInstance | None) -> CommandEnded:
         try:

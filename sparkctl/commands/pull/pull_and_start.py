@@ -82,10 +82,13 @@ async def _confirm_pull(
     sizes = [part.size for part in parts if part.size is not None]
     times = [part.seconds for part in parts if part.seconds is not None]
     question = PullQuestion(
-        profile=request.profile.name, parts=tuple(part.sentence for part in parts), size=sum(sizes) if sizes else None,
-        is_whole=len(sizes) == len(parts), seconds=sum(times) if len(times) == len(parts) else None,
+        profile=request.profile.name,
+        parts=tuple(part.sentence for part in parts),
+        size=sum(sizes) if sizes else None,
+        is_whole=len(sizes) == len(parts),
+        seconds=sum(times) if len(times) == len(parts) else None,
         is_estimate=any(part.is_estimate for part in parts),
-    )  # fmt: skip
+    )
     return await ctx.asker.ask_yes_no(question)
 
 

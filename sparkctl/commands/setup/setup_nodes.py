@@ -147,10 +147,11 @@ def set_up_nodes(ctx: CommandContext, request: SetUpNodes) -> AsyncGenerator[Eve
         )
 
     return stream_events(
-        ctx, run_setup,
+        ctx,
+        run_setup,
         on_interrupt="interrupted; each file is as it was or as it was shown, and a cable that was not proved goes back by "
         "itself; see: sparkctl setup --dry-run",
-    )  # fmt: skip
+    )
 
 
 class CableRolledBack(OperationRefused):

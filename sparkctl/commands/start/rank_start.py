@@ -296,7 +296,7 @@ class RankStart(RankWatch):
         other, plan = self.decision.stop, self.plan
         if other is None:
             return
-        await stop_watching_containers(self.session, self.ctx, self.emit, [other.id], UnwatchReason.STOPPED)
+        await stop_watching_containers(self.session, self.ctx, self.emit, [other.id])
         stopped = await stop_instance_container(self.session, self.ctx, self.emit, other, plan.stop_grace)
         self.stopped_another = True
         if not stopped.removed:
@@ -406,9 +406,12 @@ def build_node_result(plan: LaunchPlan, scene: PreflightInspection) -> NodeResul
     """Return what the inspection before a start knows of its node, for the history."""
     who = scene.look.identity
     return NodeResult(
-        node=plan.node, instance=plan.instance, image_digest=scene.image.id if scene.image is not None else None,
-        driver=(who.driver or None) if who is not None else None, kernel=(who.kernel or None) if who is not None else None,
-    )  # fmt: skip
+        node=plan.node,
+        instance=plan.instance,
+        image_digest=scene.image.id if scene.image is not None else None,
+        driver=(who.driver or None) if who is not None else None,
+        kernel=(who.kernel or None) if who is not None else None,
+    )
 
 
 _UNDO_TIMEOUT_SECONDS = 15.0

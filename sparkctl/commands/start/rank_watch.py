@@ -54,7 +54,7 @@ class RankStartFailure:
     verdict: Verdict | None
     log: str | None
     at: float | None
-    is_aftermath: bool = False
+    is_aftermath: bool
 
 
 class RankWatch:

@@ -149,7 +149,7 @@ async def finish_pending_stops(session: NodeSession, ctx: CommandContext, warn: 
                 )
                 continue
             warn(f"finishing what was asked {_format_request_time(one)}: stopping {one.instance} on {one.node}")
-            await stop_watching_containers(session, ctx, forward_warning, [container.id], UnwatchReason.STOPPED)
+            await stop_watching_containers(session, ctx, forward_warning, [container.id])
             grace = parse_stop_grace_label(container)
             await stop_instance_container(
                 session, ctx, forward_warning, container, _DEFAULT_GRACE_SECONDS if grace is None else grace

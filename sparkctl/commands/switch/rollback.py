@@ -106,9 +106,7 @@ async def list_new_containers(transaction: SwitchTransaction) -> list[NodeContai
 async def remove_container(transaction: SwitchTransaction, node: NodeName, one: Container) -> StoppedContainer:
     """Stop a container and remove it; its log is saved."""
     await transaction.reacquire_if_lost(node)
-    await stop_watching_containers(
-        transaction.sessions[node], transaction.step_context, transaction.emit, [one.id], UnwatchReason.STOPPED
-    )
+    await stop_watching_containers(transaction.sessions[node], transaction.step_context, transaction.emit, [one.id])
     return await stop_instance_container(
         transaction.sessions[node], transaction.step_context, transaction.emit, one, resolve_stop_grace(one, None)
     )
@@ -171,9 +169,12 @@ async def restart_old_containers(transaction: SwitchTransaction) -> str:
         for row in rows:
             is_it = isinstance(why, RollbackFailed) and why.instance == row.operation.instance
             row.record_end(
-                str(Outcome.FAILED), int(why.exit_code), why=why.message, hint=why.hint,
+                str(Outcome.FAILED),
+                int(why.exit_code),
+                why=why.message,
+                hint=why.hint,
                 verdict=why.verdict if isinstance(why, RollbackFailed) and is_it else None,
-            )  # fmt: skip
+            )
         raise
     finally:
         for rank in ranks:
@@ -182,9 +183,11 @@ async def restart_old_containers(transaction: SwitchTransaction) -> str:
         for row in rows:
             is_back = sys.exc_info()[0] is None
             row.record_end(
-                str(Outcome.DONE if is_back else Outcome.INTERRUPTED), 0 if is_back else None,
-                why="the same containers, started again", seconds=seconds if is_back else None,
-            )  # fmt: skip
+                str(Outcome.DONE if is_back else Outcome.INTERRUPTED),
+                0 if is_back else None,
+                why="the same containers, started again",
+                seconds=seconds if is_back else None,
+            )
     took, is_one = format_duration(seconds), len(transaction.journal.stops) == 1
     transaction.report_step(SwitchStep.RESTORING, f"started again and ready after {took}")
     _, names = distinguish_names(transaction.journal.instance, transaction.journal.stops)
@@ -341,8 +344,10 @@ def _build_rollback_error(end: InstanceWatchResult, verdict: Verdict) -> Rollbac
     log = f"{'its log' if len(paths) == 1 else 'the logs of its ranks'}: {' '.join(paths)}" if paths else None
     return RollbackFailed(
         f"{plan.instance} did not come back: {verdict.summary}{proof}",
-        "\n".join(filter(None, (verdict.remedy, see, log))), verdict, plan.instance,
-    )  # fmt: skip
+        "\n".join(filter(None, (verdict.remedy, see, log))),
+        verdict,
+        plan.instance,
+    )
 
 
 async def order_restarts(

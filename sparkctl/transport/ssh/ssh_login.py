@@ -10,7 +10,7 @@ import os
 import socket
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import asyncssh
 
@@ -36,7 +36,7 @@ _FALLBACK_ERROR = "no address"
 Address = tuple[int, tuple[object, ...]]
 
 
-async def connect_tcp(host: str, port: int, family: int = 0, bind: tuple[str, int] | None = None) -> socket.socket:
+async def connect_tcp(host: str, port: int, family: int, bind: tuple[str, int] | None) -> socket.socket:
     """Return a connected, non-blocking socket. Raises OSError (socket.gaierror for an unknown name).
 
     It has no time limit of its own: cancel it.
@@ -137,7 +137,7 @@ class JumpChain:
     """A logged-in connection and its jump connections, nearest to us first."""
 
     ssh: asyncssh.SSHClientConnection
-    under: list[asyncssh.SSHClientConnection] = field(default_factory=list)
+    under: list[asyncssh.SSHClientConnection]
 
     def abort_jumps(self) -> None:
         """End the jump connections at once: the connection through them is lost."""
@@ -477,7 +477,7 @@ class LoginPrompter:
     """Prompts the operator in one login of a connection. Later logins never prompt, so that reconnects in the background do
     not ask again and again."""
 
-    def __init__(self, node: NodeName, asker: Prompter, password: str | None = None) -> None:
+    def __init__(self, node: NodeName, asker: Prompter, password: str | None) -> None:
         self.node, self.asker = node, asker
         self.password = password  # of the user on the node, for a login without a key; None: no such login
         self._asked = False

@@ -193,9 +193,13 @@ class InstanceScreen(ScrollScreen):
         end = self._start_result()
         verdict = None if end is None else end.verdict
         return replace(
-            now, node=self._node, instance=self._instance, has_verdict=end is not None,
-            proof=None if verdict is None else find_evidence_line(verdict), has_change=bool(verdict and verdict.edit),
-        )  # fmt: skip
+            now,
+            node=self._node,
+            instance=self._instance,
+            has_verdict=end is not None,
+            proof=None if verdict is None else find_evidence_line(verdict),
+            has_change=bool(verdict and verdict.edit),
+        )
 
     def _start_result(self) -> CommandEnded | None:
         controller = self.panel.controller

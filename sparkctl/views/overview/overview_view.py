@@ -223,9 +223,10 @@ def _render_named_instance(
         return [render_instance_row(one, space, marked=marked, badge=True, ready_for=seen.seconds_ready(one))]
     state = build_instance_badge(one)
     head = make_row(
-        Span("▸ " if marked else "  ", TextStyle.ACCENT), sanitize_span(one.name, TextStyle.TITLE),
+        Span("▸ " if marked else "  ", TextStyle.ACCENT),
+        sanitize_span(one.name, TextStyle.TITLE),
         Span(f"  {state.sign} {state.word}: ", state.tone),
-    )  # fmt: skip
+    )
     rows = wrap_row(make_row(*head, sanitize_span(end.verdict.summary, TextStyle.VALUE)), space.columns, 4)
     most = _MOST_FAILURE_ROWS if roomy else 1
     if len(rows) > most:
@@ -277,18 +278,24 @@ def _render_start_offers(seen: NodeTileModel, space: DrawArea) -> list[RowBlock]
     rows: list[tuple[TextRow, TextRow]] = []
     for one in seen.offers:
         name = make_row(
-            Span(" ", TextStyle.LABEL), _render_offer_sign(one), " ",
+            Span(" ", TextStyle.LABEL),
+            _render_offer_sign(one),
+            " ",
             sanitize_span(pad_text(sanitize_line(one.name), wide), TextStyle.VALUE),
-        )  # fmt: skip
-        until = () if one.seconds is None else make_row(
-            Span(f"{format_clock(one.seconds):>7}", TextStyle.VALUE), Span(" to ready", TextStyle.UNIT)
-        )  # fmt: skip
+        )
+        until = (
+            ()
+            if one.seconds is None
+            else make_row(Span(f"{format_clock(one.seconds):>7}", TextStyle.VALUE), Span(" to ready", TextStyle.UNIT))
+        )
         ends = make_row(*_render_offer_rate(one, space), *pad_row(until, _UNTIL_READY_COLUMNS))
         if one.missing:
             ends = make_row(sanitize_span(f"   to get: {', '.join(one.missing)}", TextStyle.ATTENTION))
-        claim = () if one.fit is None or one.fit.needed_bytes is None else (
-            Span(f"{one.fit.needed_bytes / GIB:7.0f}", TextStyle.VALUE), Span(" GiB", TextStyle.UNIT)
-        )  # fmt: skip
+        claim = (
+            ()
+            if one.fit is None or one.fit.needed_bytes is None
+            else (Span(f"{one.fit.needed_bytes / GIB:7.0f}", TextStyle.VALUE), Span(" GiB", TextStyle.UNIT))
+        )
         rows.append((make_row(*name, *ends), claim))
     longest = max(measure_row(row) for row, _ in rows)
     room = space.columns - max(measure_row(claim) for _, claim in rows)

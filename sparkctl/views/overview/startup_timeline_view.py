@@ -96,7 +96,7 @@ def _render_time(
     )
 
 
-def render_step(step: Step, space: DrawArea, detail: str | None = None) -> TextRow:
+def render_step(step: Step, space: DrawArea, detail: str | None) -> TextRow:
     """Return a step under its name with its progress, if known, and with a detail of it."""
     name, share, done = format_step_name(step), compute_step_fraction(step), format_step_progress(step)
     if detail is not None:
@@ -175,9 +175,7 @@ def format_step_progress(step: Step) -> str:
     return "" if step.fraction is None else f"{step.fraction * 100:.0f} %"
 
 
-def _render_phase_trail(
-    course: StartupTimeline, seen: NodeTileModel, space: DrawArea, *, tells_now: bool = True
-) -> TextRow:
+def _render_phase_trail(course: StartupTimeline, seen: NodeTileModel, space: DrawArea, *, tells_now: bool) -> TextRow:
     """Return ``caches ✓ −38.2   weights ✓   then warming up``; the dropped page cache stays longest. The current part
     stands in between, unless it has a row of its own (``tells_now``)."""
     done = [

@@ -66,7 +66,7 @@ class StartOffer:
     certainly lacks for it."""
 
     name: str
-    fit: MemoryFit | None = None
+    fit: MemoryFit | None
     rate: float | None = None
     seconds: float | None = None
     source_rate: FigureRange | None = None

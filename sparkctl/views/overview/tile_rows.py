@@ -429,10 +429,13 @@ def _render_gpu(gpu: Gpu, slow: TextStyle | None, hot: TextStyle | None) -> Text
         hot = TextStyle.ATTENTION if gpu.celsius is not None and gpu.celsius >= 85 else TextStyle.VALUE
     held = find_worst_clock_limit(gpu)
     return make_row(
-        make_label("GPU"), *_render_figure(None if gpu.busy is None else gpu.busy * 100, 3, "%"),
-        *_render_figure(gpu.sm_clock, 7, "MHz", slow or TextStyle.VALUE), *_render_figure(gpu.power, 6, "W"), *
-        _render_figure(gpu.celsius, 5, degrees, hot), *(() if held is None else (Span(f"   {held}", TextStyle.ATTENTION),)),
-    )  # fmt: skip
+        make_label("GPU"),
+        *_render_figure(None if gpu.busy is None else gpu.busy * 100, 3, "%"),
+        *_render_figure(gpu.sm_clock, 7, "MHz", slow or TextStyle.VALUE),
+        *_render_figure(gpu.power, 6, "W"),
+        *_render_figure(gpu.celsius, 5, degrees, hot),
+        *(() if held is None else (Span(f"   {held}", TextStyle.ATTENTION),)),
+    )
 
 
 def build_machine_row(seen: NodeTileModel, space: DrawArea) -> RowBlock | None:
@@ -462,10 +465,13 @@ def build_machine_row(seen: NodeTileModel, space: DrawArea) -> RowBlock | None:
     if any(link.receive_rate is not None for link in sample.links or ()):
         parts.append(
             make_row(
-                Span("  ↓", TextStyle.LABEL), Span(f"{received / 1e6:6.1f}", TextStyle.VALUE), Span(" ↑", TextStyle.LABEL),
-                Span(f"{sent / 1e6:6.1f}", TextStyle.VALUE), Span(" MB/s", TextStyle.UNIT),
+                Span("  ↓", TextStyle.LABEL),
+                Span(f"{received / 1e6:6.1f}", TextStyle.VALUE),
+                Span(" ↑", TextStyle.LABEL),
+                Span(f"{sent / 1e6:6.1f}", TextStyle.VALUE),
+                Span(" MB/s", TextStyle.UNIT),
             )
-        )  # fmt: skip
+        )
     for part in parts:
         if measure_row(shown) + measure_row(part) <= space.columns:
             shown = make_row(*shown, *part)
@@ -589,9 +595,13 @@ def build_gpu_charts(seen: NodeTileModel, space: DrawArea) -> list[RowBlock]:
 def build_heat_chart(seen: NodeTileModel, columns: int) -> AreaChart:
     """Return the curve of the GPU's temperature."""
     return AreaChart(
-        values=read_series(seen, SeriesName.CELSIUS, columns * 2), most=_MOST_DEGREES, unit="°C", tone=TextStyle.POWER, title="heat",
+        values=read_series(seen, SeriesName.CELSIUS, columns * 2),
+        most=_MOST_DEGREES,
+        unit="°C",
+        tone=TextStyle.POWER,
+        title="heat",
         danger=DANGEROUS_DEGREES,
-    )  # fmt: skip
+    )
 
 
 def build_cpu_chart(seen: NodeTileModel, columns: int) -> AreaChart:
@@ -752,9 +762,12 @@ def build_memory_chart(seen: NodeTileModel, space: DrawArea) -> RowBlock | None:
             return (short,)
         tall = _read_used_memory(seen, total, space.chart_columns * 2)
         chart = AreaChart(
-            values=[None if value is None else value / GIB for value in tall], most=total / GIB, unit="GiB",
-            tone=TextStyle.GPU, danger=((total - _SCARCE_MEMORY_BYTES) / GIB, (total - _LOW_MEMORY_BYTES) / GIB),
-        )  # fmt: skip
+            values=[None if value is None else value / GIB for value in tall],
+            most=total / GIB,
+            unit="GiB",
+            tone=TextStyle.GPU,
+            danger=((total - _SCARCE_MEMORY_BYTES) / GIB, (total - _LOW_MEMORY_BYTES) / GIB),
+        )
         rows = render_chart(chart, space.chart_columns, height)
         inside = make_row(
             Span(f"{total / GIB:.0f} GiB", TextStyle.UNIT), Span(f" {minutes} min  ", TextStyle.LABEL), *swap, " "
