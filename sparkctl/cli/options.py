@@ -179,9 +179,9 @@ _LIST_WORDS = ("list", "ls", "ps")
 
 
 def create_context(
-    *, may_ask: bool = True, asker: Prompter | None = None, clock: Clock | None = None
+    *, may_ask: bool = True, prompter: Prompter | None = None, clock: Clock | None = None
 ) -> CommandContext:
-    """Return a context for this operator; without ``asker`` questions are asked on this terminal."""
+    """Return a context for this operator; without ``prompter`` questions are asked on this terminal."""
     from sparkctl.cli.terminal_prompter import create_prompter
     from sparkctl.clock import SystemClock
     from sparkctl.context import CommandContext, UnshownEvents
@@ -194,7 +194,7 @@ def create_context(
         operator=get_operator(),
         clock=clock or SystemClock(),
         unshown=unshown,
-        asker=asker or create_prompter(unshown, allowed=may_ask),
+        prompter=prompter or create_prompter(unshown, allowed=may_ask),
     )
 
 

@@ -144,7 +144,7 @@ async def speak_text(
         names = ", ".join(f"{one.instance_name} on {node.name}" for node, one in servers)
         raise InvalidInput(f"several speech servers run: {names}", "choose one: --instance NAME or --node NODE")
     node, container = servers[0]
-    async with NodeSession(node, ctx.asker, ctx.clock) as session:
+    async with NodeSession(node, ctx.prompter, ctx.clock) as session:
         with isolate_node_failures(node):
             await session.link.connect()
             return await _request_speech(ctx, session, container, text, voice)
@@ -153,7 +153,7 @@ async def speak_text(
 async def _find_servers(ctx: CommandContext, node: Node, instance: str | None) -> list[Container] | SparkctlError:
     """Return the running speech servers of a node: the one that is named, else those that say so in their labels."""
     try:
-        async with NodeSession(node, ctx.asker, ctx.clock) as session:
+        async with NodeSession(node, ctx.prompter, ctx.clock) as session:
             with isolate_node_failures(node):
                 await session.link.connect()
                 there = [one for one in await session.docker.list_containers() if one.is_managed and one.is_alive]

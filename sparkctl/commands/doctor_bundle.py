@@ -161,7 +161,7 @@ def collect_support_bundle(
 async def _read_node(ctx: CommandContext, node: Node) -> NodeReadings:
     """Return the readings of a node; each missing one has a reason."""
     found = NodeReadings(node=node.name)
-    async with NodeSession(node, ctx.asker, ctx.clock) as session:
+    async with NodeSession(node, ctx.prompter, ctx.clock) as session:
         try:
             with isolate_node_failures(node):
                 await session.link.connect()

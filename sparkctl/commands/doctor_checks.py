@@ -457,7 +457,7 @@ class ConnectionCheck:
 
 async def check_connection(ctx: CommandContext, node: Node) -> ConnectionCheck:
     """Connect (ask about an unknown host key), identify the node, ask Docker."""
-    async with NodeSession(node, ctx.asker, ctx.clock) as session:
+    async with NodeSession(node, ctx.prompter, ctx.clock) as session:
         try:
             await session.link.connect()
             look = await session.read_node("identity", "memory")

@@ -137,7 +137,7 @@ async def _drop_with_password(session: NodeSession, ctx: CommandContext) -> bool
     """Drop the page cache with a sudo password. ``-k`` forgets cached credentials, so that sudo always reads the first
     line itself and tee never sees it.
     """
-    password = await ctx.asker.ask_password(SudoPasswordQuestion(session.node.name, "drop the page cache"))
+    password = await ctx.prompter.ask_password(SudoPasswordQuestion(session.node.name, "drop the page cache"))
     if not password:
         return False
     done = await session.run(

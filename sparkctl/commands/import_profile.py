@@ -92,7 +92,7 @@ async def import_from_container(ctx: CommandContext, node: Node, name: str, requ
     """Import a container from a node. Raises `InvalidInput` where there is none of that name, `NodeError` and
     `DockerError`.
     """
-    async with NodeSession(node, ctx.asker, ctx.clock) as session:
+    async with NodeSession(node, ctx.prompter, ctx.clock) as session:
         await session.link.connect()
         try:
             run = await session.docker.read_run_options(name)

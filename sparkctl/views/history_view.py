@@ -531,12 +531,12 @@ class OperationDetail:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryScreenModel:
-    """The state of the history screen. ``operations`` is None before it is read. ``told``: details of the selected
+    """The state of the history screen. ``operations`` is None before it is read. ``detail``: details of the selected
     one, if read. ``trouble``: what is wrong with the file."""
 
     operations: tuple[OperationRecord, ...] | None
     chosen: int | None = None
-    told: OperationDetail | None = None
+    detail: OperationDetail | None = None
     trouble: str | None = None
     pattern: FilterPattern | None = None
     further: int = 0
@@ -671,7 +671,7 @@ def _render_operation_frame(past: HistoryScreenModel, one: OperationRecord, colu
     from sparkctl.views.text.frame_layout import draw_frame, draw_page
 
     inner = max(8, columns - 4)
-    told = past.told if past.told is not None and past.told.operation.id == one.id else None
+    told = past.detail if past.detail is not None and past.detail.operation.id == one.id else None
     title = make_row(sanitize_span(f"{one.id}  {describe_verb(one)} {describe_subject(one)}", TextStyle.TITLE))
     if told is None:
         body = [make_row(Span("being read ...", TextStyle.STALE))]

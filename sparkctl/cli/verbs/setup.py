@@ -159,7 +159,7 @@ async def _ask_for_key(node: Node) -> Node | None:
     if not password:
         return None
     try:
-        await install_public_key(node, public, password, create_context().asker)
+        await install_public_key(node, public, password, create_context().prompter)
     except SparkctlError as error:
         stderr.print_warning(node.name, error.message, error.hint)
         return None

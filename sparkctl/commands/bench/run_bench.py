@@ -824,7 +824,7 @@ class BenchSeries:
     @property
     def may_start(self) -> bool:
         """Tell whether anything may be started: it was said before, or there is somebody to ask."""
-        return self.are_started or type(self.ctx.asker) is not NonInteractivePrompter
+        return self.are_started or type(self.ctx.prompter) is not NonInteractivePrompter
 
     async def _ask_before(self) -> None:
         """Ask for each that does not run, before the first is measured: nobody waits for a question in the night."""
@@ -842,7 +842,7 @@ class BenchSeries:
             except SparkctlError:  # it is told when its turn comes
                 continue
             question = _build_question(bench, start, stops, changed)
-            self._answers[bench.instance] = await self.ctx.asker.ask_yes_no(question)
+            self._answers[bench.instance] = await self.ctx.prompter.ask_yes_no(question)
             self._told.update(changed)
 
     def _build_switch(self, start: StartInstance) -> SwitchInstance:
@@ -904,7 +904,7 @@ class BenchSeries:
         is_wanted = self.are_started or self._answers.get(bench.instance)
         if is_wanted is None:
             question = _build_question(bench, start, stops, changed)
-            is_wanted = await self.ctx.asker.ask_yes_no(question)
+            is_wanted = await self.ctx.prompter.ask_yes_no(question)
         elif is_wanted and (untold := [name for name in changed if name not in self._told]):
             raise OperationRefused(
                 f"{untold[0]} has to stop for {bench.instance}, and would not start again with the same settings: "

@@ -24,7 +24,6 @@ from sparkctl.history.database import make_private_directory
 from sparkctl.logs.rank_verdict import measure_clock_offset
 from sparkctl.model.container import Container
 from sparkctl.model.events import Event, WarningEmitted
-from sparkctl.model.guard_state import UnwatchReason
 from sparkctl.model.json_codec import to_json_data
 from sparkctl.model.launch_plan import ContainerLabel
 from sparkctl.model.node import NodeName

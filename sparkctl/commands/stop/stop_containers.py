@@ -16,7 +16,6 @@ from sparkctl.history.model import NodeResult
 from sparkctl.logs.reader import save_log
 from sparkctl.model.container import Container
 from sparkctl.model.events import Emit, MemoryReleased, PhaseChanged, WarningEmitted
-from sparkctl.model.guard_state import UnwatchReason
 from sparkctl.model.node import NodeName
 from sparkctl.model.phase import Phase
 from sparkctl.model.text.sanitize import sanitize_line

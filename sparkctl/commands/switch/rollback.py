@@ -21,7 +21,6 @@ from sparkctl.history.operation_recorder import OperationRecorder
 from sparkctl.logs.diagnosis import UNKNOWN_ENGINE
 from sparkctl.model.container import Container
 from sparkctl.model.events import Outcome
-from sparkctl.model.guard_state import UnwatchReason
 from sparkctl.model.launch_plan import PROVED_PROBES, ContainerLabel, GuardRule, PhaseTimeouts
 from sparkctl.model.node import NodeName
 from sparkctl.model.profile import Profile
@@ -158,7 +157,9 @@ async def restart_old_containers(transaction: SwitchTransaction) -> str:
     running = frozenset(container.id for _, container in old if container.is_alive)
     try:
         for node, container in old:
-            ranks.append(await _create_rank_watch(transaction, node, container, began, drop_was_told=node in undropped))
+            ranks.append(
+                await _create_rank_watch(transaction, node, container, began, drop_was_reported=node in undropped)
+            )
             await _restart_container(transaction, container, ranks[-1])
         needy = {container.id for _, container in old if parse_needs_label(container)}
         models = _group_by_model(ranks)
@@ -235,7 +236,7 @@ def _begin_history_rows(transaction: SwitchTransaction, old: Sequence[NodeContai
 
 
 async def _create_rank_watch(
-    transaction: SwitchTransaction, node: NodeName, container: Container, began: float, *, drop_was_told: bool
+    transaction: SwitchTransaction, node: NodeName, container: Container, began: float, *, drop_was_reported: bool
 ) -> RankWatch:
     """Return the watch of a container that is started again. Its command comes from the container, its time limits and
     guard rule from the profile of that name, if there is one here.
@@ -255,7 +256,7 @@ async def _create_rank_watch(
     rank = RankWatch(
         transaction.step_context, session, engine=engine, plan=made, emit=transaction.emit, began=began, again=again
     )
-    rank.container_id, rank.drop_was_told = container.id, drop_was_told
+    rank.container_id, rank.drop_was_reported = container.id, drop_was_reported
     return rank
 
 

@@ -287,7 +287,7 @@ class InputDialog(RefreshingDialog):
     hint = "enter confirms, esc continues without"
     BELOW = 1
 
-    def __init__(self, title: str, body: DialogBody, *, password: bool, may_be_empty: bool = False) -> None:
+    def __init__(self, title: str, body: DialogBody, *, password: bool = False, may_be_empty: bool = False) -> None:
         super().__init__(title, TextStyle.ATTENTION)
         self._body = body
         self._password = password

@@ -354,12 +354,12 @@ def _render_main_instance(one: InstanceView, seen: NodeTileModel, space: DrawAre
     last = [] if reads is None else [make_block(4, reads)]
     if roomy and (uses := render_engine_facts(one, space)) is not None:
         last.append(make_block(6, uses))
-    course = [] if speed is None else [speed]
+    speeds = [] if speed is None else [speed]
     if accept is None:
-        return [make_block(1, decode), *course, *last]
+        return [make_block(1, decode), *speeds, *last]
     if not roomy and space.is_wide and (beside := render_decode_summary(one, seen, space)) is not None:
         return [make_block(1, beside), *last]
-    return [make_block(1, decode), *course, make_block(1, accept), *last]
+    return [make_block(1, decode), *speeds, make_block(1, accept), *last]
 
 
 def _render_title(seen: NodeTileModel, roomy: bool, columns: int) -> TextRow:
@@ -382,7 +382,7 @@ def _render_state_title(seen: NodeTileModel, roomy: bool) -> TextRow:
         *(span for each in zip_longest(badges, apart) for span in each if span),
     )
     ordered = sort_by_urgency(seen.view)
-    if not roomy and len(badges) == 1 and ordered and ordered[0].ours and seen.told.state is NodeState.OK:
+    if not roomy and len(badges) == 1 and ordered and ordered[0].ours and seen.connection.state is NodeState.OK:
         one = ordered[0]
         dash = " ─ "
         port = f" :{one.port}" if one.port is not None else ""
@@ -544,7 +544,7 @@ def _render_findings(scene: OverviewScreenModel, columns: int, *, is_full: bool)
     do."""
     rows: list[_RowOfFinding] = []
     times = {seen.name: seen.now if seen.view.sample is None else seen.view.sample.time for seen in scene.glances}
-    every = [one for seen in scene.glances if seen.told.state is NodeState.OK for one in seen.view.findings]
+    every = [one for seen in scene.glances if seen.connection.state is NodeState.OK for one in seen.view.findings]
     chosen = find_same(every, scene.finding)
     for one in sort_by_severity(every):
         mine = one is chosen

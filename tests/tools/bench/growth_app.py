@@ -112,8 +112,8 @@ def main(which: str, config: str, until: float, report: Path) -> None:
     """Be the panel."""
     state = tempfile.mkdtemp(prefix="sparkctl-bench-", dir=report.parent)
 
-    def context(asker: Prompter) -> CommandContext:
-        return CommandContext(history=OperationHistory(Path(state)), operator="bench", asker=asker)
+    def context(prompter: Prompter) -> CommandContext:
+        return CommandContext(history=OperationHistory(Path(state)), operator="bench", prompter=prompter)
 
     if which == "logs":
         LogReadingPanel(PanelOptions(nodes=load_config(Path(config)).nodes, make_context=context), until, report).run()
