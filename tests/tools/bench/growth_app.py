@@ -76,7 +76,7 @@ class LogReadingPanel(WatchedPanel):
                 self.open_screen("logs")
             return None
         pane = self.screen._pane
-        return None if pane is None else float(pane.view.book.spool.end)
+        return None if pane is None else float(pane.view.buffer.spool.end)
 
 
 class ReplayingPanel(WatchedPanel):
