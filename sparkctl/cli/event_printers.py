@@ -505,7 +505,7 @@ class BenchPrinter(TextPrinter):
 class SwitchPrinter(TextPrinter):
     """Prints a switch: the plan on stdout for ``plan_only``, else the plan and the steps on stderr."""
 
-    def __init__(self, plan_only: bool) -> None:
+    def __init__(self, plan_only: bool = False) -> None:
         super().__init__("stopping at the next safe point ...")
         self._plan_only = plan_only
         self._stops: tuple[str, ...] = ()
