@@ -107,8 +107,8 @@ class GuardSession:
         """Seconds since the container was first watched, None where it never was."""
         return None if self._since is None else self._ctx.clock.monotonic() - self._since
 
-    async def arm_guard(self, *, drop_was_told: bool = False) -> None:
-        """Start a guard on the node, or connect to it. ``drop_was_told``: the missing right to drop caches was
+    async def arm_guard(self, *, drop_was_reported: bool = False) -> None:
+        """Start a guard on the node, or connect to it. ``drop_was_reported``: the missing right to drop caches was
         reported already.
         """
         try:
@@ -124,7 +124,7 @@ class GuardSession:
         if state.available is not None and self._rule.floor >= state.available:
             await self.detach()
             raise build_floor_refusal(self._rule.floor, state.available, self._session.node.name)
-        self._warn_missing_rights(state, drop_was_told)
+        self._warn_missing_rights(state, drop_was_reported)
         return None
 
     async def watch_container(self, container: str) -> None:
@@ -156,20 +156,20 @@ class GuardSession:
 
     async def renew_lease(self, loads: Callable[[], bool]) -> None:
         """Renew the lease on dropping page cache while ``loads`` is true; reconnect to the guard after a lost link."""
-        while self._link is not None and not self._ended:
+        while (link := self._link) is not None and not self._ended:
             try:
-                await self._send_loading_state(loads())
-                await self._wait_for_change()
-                if self._link.is_open:
+                await self._send_loading_state(link, loads())
+                await self._wait_for_change(link)
+                if link.is_open:
                     continue
             except ConnectionLost:
                 pass
             except GuardNotResponding as trouble:
                 self._warn_guard_silent(trouble)
             except GuardUnavailable as trouble:
-                if self._link.is_open and not self._ended:
+                if link.is_open and not self._ended:
                     return await self._give_up(trouble)
-            if self._ended or not await self._reconnect_guard():
+            if self._ended or self._link is not link or not await self._reconnect_guard():
                 return None
         return None
 
@@ -188,9 +188,9 @@ class GuardSession:
         """Disconnect and leave the guard armed until it finds the instance ready, the container ends, or its time
         limit is reached.
         """
-        if self._link is not None:
-            await self._link.close()
-            self._link = None
+        link, self._link = self._link, None  # first: `renew_lease` must not reconnect one that is closed here
+        if link is not None:
+            await link.close()
 
     async def wait_for_receipt(self) -> GuardReceipt | None:
         """Return the guard's receipt for this container, None where the guard did not stop it."""
@@ -208,23 +208,21 @@ class GuardSession:
                 return found
             await clock.sleep(_RECEIPT_POLL_SECONDS)
 
-    async def _send_loading_state(self, loads: bool) -> None:
-        assert self._link is not None
+    async def _send_loading_state(self, link: GuardClient, loads: bool) -> None:
         assert self._container is not None
         now = self._ctx.clock.monotonic()
         if loads or self._leased:
             self._leased = loads
-            await self._link.set_phase(self._container, loads, _ANSWER_TIMEOUT_SECONDS)
+            await link.set_phase(self._container, loads, _ANSWER_TIMEOUT_SECONDS)
             self._asked = now
         elif now - self._asked >= _PULSE_SECONDS:
-            await self._link.get_state(_ANSWER_TIMEOUT_SECONDS)
+            await link.get_state(_ANSWER_TIMEOUT_SECONDS)
             self._asked = now
 
-    async def _wait_for_change(self) -> None:
+    async def _wait_for_change(self, link: GuardClient) -> None:
         """Return when the start has changed, the lease is due, or the guard is gone."""
-        assert self._link is not None
         # not `run_until_first`: a step that comes while the other wait ends must count for the next round
-        tasks = [asyncio.ensure_future(self.stepped.wait()), asyncio.ensure_future(self._link.wait_closed())]
+        tasks = [asyncio.ensure_future(self.stepped.wait()), asyncio.ensure_future(link.wait_closed())]
         try:
             await asyncio.wait(tasks, timeout=_LEASE_SECONDS, return_when=asyncio.FIRST_COMPLETED)
             self.stepped.clear()
@@ -306,12 +304,12 @@ class GuardSession:
                 self._was_lost = True
                 self._emit_warning(f"{self._plan.instance} is no longer guarded: {sanitize_line(event.why)}", None)
 
-    def _warn_missing_rights(self, state: GuardState, drop_was_told: bool) -> None:
+    def _warn_missing_rights(self, state: GuardState, drop_was_reported: bool) -> None:
         if state.docker is False:
             self._was_lost = True
             hint = f"on {self._plan.node}: ls -l /var/run/docker.sock; id"
             self._emit_warning(f"the guard on {self._plan.node} cannot reach Docker: it can warn, not act", hint)
-        if state.rights.drop is False and self._rule.cache_below != 0 and not drop_was_told:
+        if state.rights.drop is False and self._rule.cache_below != 0 and not drop_was_reported:
             hint = format_sudoers_command(self._session.node, self._session.node.user)
             self._emit_warning(f"the guard on {self._plan.node} may not drop the page cache while weights load", hint)
 
@@ -345,9 +343,9 @@ def to_guard_event(now: float, session: NodeSession, event: GuardEvent) -> Guard
 
 
 async def stop_watching_containers(
-    session: NodeSession, ctx: CommandContext, emit: Emit, containers: Sequence[str], why: UnwatchReason
+    session: NodeSession, ctx: CommandContext, emit: Emit, containers: Sequence[str]
 ) -> None:
-    """Tell the guard, if one runs, to stop watching these containers; save its receipts about them.
+    """Tell the guard, if one runs, to stop watching these containers, which are stopped; save its receipts about them.
 
     Errors are ignored: a watch ends with its container anyway.
     """
@@ -365,6 +363,6 @@ async def stop_watching_containers(
             return
         try:
             for container in containers:
-                await link.unwatch_container(container, why)
+                await link.unwatch_container(container, UnwatchReason.STOPPED)
         finally:
             await link.close()

@@ -10,15 +10,17 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum, StrEnum
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from sparkctl.model.engine_metrics import EngineFact, EngineFactName, EngineMetrics, StatsLine
 from sparkctl.model.node import LEAST_TOTAL_BYTES
 from sparkctl.model.phase import Phase, Step
-from sparkctl.model.profile import FlagValues, Profile
 from sparkctl.model.text.sanitize import truncate_text
 from sparkctl.model.text.units import GIB
 from sparkctl.model.verdict import ChangeDirection, Confidence, FailureCause
+
+if TYPE_CHECKING:
+    from sparkctl.model.profile import Profile
 
 HUB_CACHE = "~/.cache/huggingface"
 HUB_CACHE_TARGET = "/root/.cache/huggingface"
@@ -80,17 +82,17 @@ class ImportRules:
     is_recipe_default: bool = False
     built_image: str | None = None
     nightly_image: str | None = None
-    recipe_name: str = ""
-    recipe_words: tuple[str, ...] = ()
-    recipe_image: str | None = None
+    recipe_name: str
+    recipe_words: tuple[str, ...]
+    recipe_image: str | None
     recipe_command: tuple[str, ...] = ()
     recipe_model_flags: tuple[str, str] | None = None
     recipe_flags: Mapping[str, str] = field(default_factory=dict)
     recipe_switches: tuple[str, ...] = ()
     placeholders: Mapping[str, str] = field(default_factory=dict)
-    variables: tuple[str, ...] = ()
+    variables: tuple[str, ...]
     key_variables: tuple[str, ...] = ()
-    directory_words: tuple[str, ...] = ()
+    directory_words: tuple[str, ...]
     hidden_directories: tuple[str, ...] = ()
     other_servers: Mapping[str, str] = field(default_factory=dict)
     other_images: Mapping[str, str] = field(default_factory=dict)
@@ -411,6 +413,8 @@ class Engine:
 
     def find_api_key(self, profile: Profile) -> str | None:
         """Return the key that its HTTP API requires: the value of ``--api-key``, the first one if there are several."""
+        from sparkctl.model.profile import FlagValues  # reading a log needs no profile
+
         for key, value in profile.args:
             if key.lstrip("-").replace("_", "-") == "api-key":
                 if isinstance(value, str):

@@ -11,7 +11,7 @@ from itertools import chain, islice
 
 from sparkctl.engines import engine_names, load_engine
 from sparkctl.engines.base import Engine, FailureWeight
-from sparkctl.engines.line_preparer import LOG_PREFIX_PATTERN, find_launcher, prepare_text
+from sparkctl.engines.line_preparer import find_launcher, prepare_text
 from sparkctl.logs import verdict_builder
 from sparkctl.logs.analyzer import EvidenceLine, LogAnalyzer, LogDiagnosis, failure_weight, has_consequences
 from sparkctl.logs.line_effects import (
@@ -37,6 +37,7 @@ UNKNOWN_ENGINE = "container"  # knows only lines that every program may print
 # Python's last words where a process left semaphores behind.
 _RESOURCE_TRACKER = "resource_tracker: There appear to be "
 _DEFAULT_READY_LINE = r"^INFO: +Application startup complete\."
+_RESTART_LOOP_RUNS = 3  # of which the last is not read to its end: the one before tells why it restarts
 _MAX_UNDECIDED_LINES = 20_000  # lines after which no engine is expected
 _QUOTE_SAMPLE_LINES = 12  # first lines that show whether every line is quoted
 _RECENT_LINES = 40  # lines among which the banner of a starting engine is searched
@@ -382,6 +383,8 @@ def _judge_log(analyzer: LogAnalyzer, name: str | None, plan: LaunchPlan | None)
         )
     if analyzer.was_ready:
         return None
+    if analyzer.before is not None and analyzer.runs >= _RESTART_LOOP_RUNS and analyzer.stopped is None:
+        return replace(verdict_builder.build_verdict_from_line(analyzer.before, plan), confidence=Confidence.LIKELY)
     last = analyzer.latest_line
     if name is not None and analyzer.stopped is None and last is not None and _RESOURCE_TRACKER in last.text:
         return _build_likely_verdict(
@@ -442,9 +445,6 @@ def _load_line_starts() -> tuple[Callable[[str], object], ...]:
     return tuple(re.compile(one.marks).match for one in signs if one.marks)
 
 
-_match_prefixes = re.compile(rf"(?:{LOG_PREFIX_PATTERN})*+").match
-
-
 @cache
 def _load_starts() -> tuple[tuple[str, tuple[str, ...], Callable[[str], object], Callable[[str], object]], ...]:
     """Return for each engine how a run of it begins, a search for its marks, and a matcher of them."""
@@ -460,13 +460,12 @@ def _load_starts() -> tuple[tuple[str, tuple[str, ...], Callable[[str], object],
 def _find_opening_engines(text: str) -> tuple[str, ...]:
     """Return the engines of which this may be the first line: the beginning of a run with a mark of the engine, or the refusal of
     its command line."""
-    found = _match_prefixes(text)
-    end = 0 if found is None else found.end()
+    line = prepare_text(text)[1]
     is_refused = ": error: " in text or text.startswith(("usage: ", "error: invalid argument: "))
     return tuple(
         name
         for name, begins, has_mark, starts_with_mark in _load_starts()
-        if (has_mark(text) if text.startswith(begins, end) else is_refused and starts_with_mark(text))
+        if (has_mark(text) if line.startswith(begins) else is_refused and starts_with_mark(text))
     )
 
 

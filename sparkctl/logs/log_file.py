@@ -38,6 +38,7 @@ _MAX_PREFIX_CHARS = 200
 _ENOUGH_KNOWN = 0.25  # of the lines, where nothing stands around them
 # Of a line that is a JSON object: Docker's file, journald, loggers.
 _TEXT_KEYS = ("log", "message", "msg", "MESSAGE", "text")
+_LEVEL_KEYS = ("level", "severity", "levelname", "PRIORITY")  # of a logger's record, which may stand among plain lines
 _TRACEBACK_KEYS = ("exc_info", "exception", "traceback", "stack_trace", "stack")
 
 
@@ -240,6 +241,8 @@ def hold_sample(blocks: Iterator[bytes]) -> list[bytes]:
 def _find_wrapping(lines: Sequence[str], read_header: Callable[[str], str | None]) -> Callable[[bytes], bytes] | None:
     if lines and all(line.startswith("{") for line in lines[:_MIN_SAMPLE_LINES]) and any(map(_read_json_line, lines)):
         return _strip_json
+    if any(line.startswith('{"') and _is_logger_record(_load_line(line)) for line in lines):
+        return _strip_json
     known = sum(read_header(line) is not None for line in lines)
     if len(lines) < _MIN_SAMPLE_LINES or known >= len(lines) * _ENOUGH_KNOWN:
         return None
@@ -305,10 +308,16 @@ def _load_lines(lines: Sequence[str]) -> list[Any]:
 
 
 def _load_line(line: str) -> Any:
+    if not line.startswith("{"):
+        return None
     try:
         return json.loads(line)
     except (ValueError, RecursionError):
         return None
+
+
+def _is_logger_record(found: Any) -> bool:
+    return _find_text(found) is not None and any(key in found for key in _LEVEL_KEYS)
 
 
 def _read_json_line(line: str) -> str | None:

@@ -15,7 +15,7 @@ from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.units import format_duration, format_time_of_day
 from sparkctl.monitor.node_views import NodeTelemetryView
-from sparkctl.views.finding_view import explain_finding, format_since
+from sparkctl.views.finding_view import LABEL_COLUMNS, format_since, render_finding
 from sparkctl.views.text.frame_layout import draw_frame, draw_page, pad_screen
 from sparkctl.views.text.line_wrap import wrap_text
 from sparkctl.views.text.styled_text import (
@@ -43,7 +43,6 @@ _SEVERITY_NOUNS = {
 _FAILED_STATES = (NodeState.UNREACHABLE, NodeState.UNTRUSTED, NodeState.REFUSED, NodeState.STARVED)
 _OWN_COMMAND_PATTERN = re.compile(r"sparkctl [a-z][a-z-]*(?: [A-Za-z0-9_.:@-]+)*")  # exactly one command
 _MIN_GOOD_LINES = 8  # from so many free rows on, what is good is listed below the selected finding
-_LABEL_COLUMNS = 7  # width of the label column of a finding's details
 _PLACEHOLDER_PATTERN = re.compile(r"\b[A-Z]{3,}\b")
 
 
@@ -135,16 +134,21 @@ def _fold_good_findings(good: tuple[DoctorFinding, ...]) -> DoctorFinding:
     """Return the good findings as one."""
     names = ", ".join(dict.fromkeys(one.found.check for one in good))
     found = FindingReported(
-        ts=min(one.found.ts for one in good), node=None, check="good", severity=Severity.GOOD,
+        ts=min(one.found.ts for one in good),
+        node=None,
+        check="good",
+        severity=Severity.GOOD,
         message=f"{len(good)} checks are good: {names}",
-    )  # fmt: skip
+    )
     return DoctorFinding(found, False, folded=good)
 
 
 def merge_findings(
-    found: Sequence[FindingReported], views: Sequence[NodeTelemetryView], told: Sequence[FindingReported] = (),
+    found: Sequence[FindingReported],
+    views: Sequence[NodeTelemetryView],
+    told: Sequence[FindingReported] = (),
     when: Callable[[NodeName], float | None] = lambda _: None,
-) -> tuple[DoctorFinding, ...]:  # fmt: skip
+) -> tuple[DoctorFinding, ...]:
     """Return the findings of the examination and of the views, the worst first. If both have one, the view's is newer
     and wins.
 
@@ -154,17 +158,18 @@ def merge_findings(
     asked = {(one.node, one.check, one.instance, one.message) for one in told}
     live = [
         DoctorFinding(FindingReported.from_finding(view.when, one), True, format_since(one.since, _get_node_time(view)))
-        for view in views if view.state is NodeState.OK for one in view.findings
+        for view in views
+        if view.state is NodeState.OK
+        for one in view.findings
         if (one.node, one.kind.value, one.instance, one.summary) not in asked
-    ]  # fmt: skip
+    ]
     live += [_make_connection_finding(view) for view in views if view.state in _FAILED_STATES]
     newer = {(one.found.node, one.found.check, one.found.instance) for one in live}
     seen = {(one.node, one.check, one.instance, one.message) for one in found}
     looked = [*found]
     looked += [
-        one for one in told
-        if _is_newer(one, when) and (one.node, one.check, one.instance, one.message) not in seen
-    ]  # fmt: skip
+        one for one in told if _is_newer(one, when) and (one.node, one.check, one.instance, one.message) not in seen
+    ]
     looks = [DoctorFinding(one, False) for one in looked if (one.node, one.check, one.instance) not in newer]
     names = [view.name for view in views]
     kinds = [kind.value for kind in FindingKind]
@@ -325,10 +330,13 @@ def _render_list(checkup: DoctorScreenModel, shown: Sequence[DoctorFinding], the
             make_row(
                 Span(f" {mark if mine else ' '} ", TextStyle.ACCENT),
                 render_severity(each.severity),
-                sanitize_span(f"{pad_text(sanitize_line(each.node or ''), wide)}  ", TextStyle.TITLE if mine else TextStyle.LABEL),
-                sanitize_span(f"{pad_text(sanitize_line(each.check), kind)}  ", TextStyle.LABEL), sanitize_span(each.message, tone),
+                sanitize_span(
+                    f"{pad_text(sanitize_line(each.node or ''), wide)}  ", TextStyle.TITLE if mine else TextStyle.LABEL
+                ),
+                sanitize_span(f"{pad_text(sanitize_line(each.check), kind)}  ", TextStyle.LABEL),
+                sanitize_span(each.message, tone),
             )
-        )  # fmt: skip
+        )
     return rows
 
 
@@ -342,9 +350,10 @@ def _render_detail_page(checkup: DoctorScreenModel, one: DoctorFinding, columns:
     sign = get_state_symbol(one.found.severity)
     where = (f"  {one.found.node or ''}", f"  {one.found.check}") if not one.folded else ("", "")
     title = make_row(
-        Span(f"{sign} {_SEVERITY_NOUNS[one.found.severity][0]}", tone), sanitize_span(where[0], TextStyle.TITLE),
+        Span(f"{sign} {_SEVERITY_NOUNS[one.found.severity][0]}", tone),
+        sanitize_span(where[0], TextStyle.TITLE),
         sanitize_span(where[1], TextStyle.LABEL),
-    )  # fmt: skip
+    )
     whole = _render_detail(one, checkup.now, max(8, columns - 4), is_read=_is_shown_in_full(checkup, one, columns))
     return draw_page(title, whole, checkup.further, columns, min(lines, len(whole) + 2))
 
@@ -373,20 +382,14 @@ def _render_detail(one: DoctorFinding, now: float, columns: int, *, is_read: boo
     what to do."""
     if one.folded:
         return _render_folded(one.folded, columns)
-    rows = [] if is_read else _render_labelled("what", one.found.message, TextStyle.VALUE, columns)
     seen = f"now{f', {one.since}' if one.since else ''}" if one.is_live else _format_ago(one.found.ts, now)
-    proof = [sanitize_line(str(figure)) for figure in one.found.evidence]
-    rows += _render_labelled("seen", " · ".join([seen, *proof]), TextStyle.LABEL, columns)
-    reason = None if one.found.severity is Severity.GOOD else explain_finding(one.found.check)
-    if reason is not None:
-        rows += _render_labelled("why", reason, TextStyle.LABEL, columns)
+    rows = render_finding(one.found, seen, columns, is_read=is_read)
     if one.found.remedy is None:
         return rows
-    rows += _render_labelled("do", one.found.remedy, TextStyle.KEY, columns)
     does = (
         (Span("   enter", TextStyle.KEY), Span(" does it, after a question", TextStyle.LABEL)) if one.fix_argv else ()
     )
-    return [*rows, make_row(" " * _LABEL_COLUMNS, Span("y", TextStyle.KEY), Span(" copies it", TextStyle.LABEL), *does)]
+    return [*rows, make_row(" " * LABEL_COLUMNS, Span("y", TextStyle.KEY), Span(" copies it", TextStyle.LABEL), *does)]
 
 
 def _render_folded(folded: Sequence[DoctorFinding], columns: int) -> list[TextRow]:
@@ -398,7 +401,3 @@ def _render_folded(folded: Sequence[DoctorFinding], columns: int) -> list[TextRo
         words = f"{pad_text(node, wide)}  {pad_text(check, kind)}  "
         rows += wrap_text(one.found.message, columns, TextStyle.VALUE, head=make_row(Span(words, TextStyle.LABEL)))
     return rows
-
-
-def _render_labelled(label: str, words: str, tone: TextStyle, columns: int) -> list[TextRow]:
-    return wrap_text(words, columns, tone, head=make_row(Span(f"{label:<{_LABEL_COLUMNS}}", TextStyle.UNIT)))

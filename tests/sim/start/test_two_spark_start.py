@@ -12,12 +12,15 @@ import pytest
 
 from sparkctl import engines
 from sparkctl.commands.show_log import ShowLog, show_log
+from sparkctl.commands.start.rank_watch import RankWatch
 from sparkctl.commands.start.start_instance import start_instance
 from sparkctl.commands.start.start_request import StartInstance
+from sparkctl.commands.start.start_watch import WatchResult
 from sparkctl.commands.stop.stop_instance import StopInstance, stop_instance
 from sparkctl.config import load_config
 from sparkctl.context import CommandContext
 from sparkctl.engines.simulation.engine_launch import EngineFault
+from sparkctl.engines.simulation.script_player import ExitStep
 from sparkctl.files import shipped_profiles_dir
 from sparkctl.logs.line_patterns import parse_log_time
 from sparkctl.logs.rank_verdict import measure_clock_offset
@@ -36,7 +39,7 @@ from sparkctl.model.phase import Phase
 from sparkctl.model.verdict import FailureCause
 from sparkctl.monitor.node_status import read_node_statuses
 from sparkctl.profiles.profile_library import ProfileLibrary
-from sparkctl.simulator import SimNodeOptions, SimulatedSparks
+from sparkctl.simulator import SimNodeOptions, SimulatedSparks, engine_process
 from sparkctl.simulator.docker_daemon import DockerApiError
 from sparkctl.simulator.sim_node import NodeFault
 from tests.support.events import find_command_end
@@ -168,6 +171,24 @@ async def test_a_rank_that_fails_ends_the_other_and_is_named(ctx: CommandContext
         assert all(ctx.history.list_saved_logs("qwen36-tp2", [NodeName(node)]) for node in BOTH)
 
 
+async def test_a_defect_in_the_watch_of_one_rank_is_raised_where_the_other_failed(
+    ctx: CommandContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watch = RankWatch.watch_until_end
+
+    async def end_with_defect(rank: RankWatch) -> WatchResult:
+        found = await watch(rank)
+        if rank.plan.rank == 1:
+            raise LookupError("a defect")
+        return found
+
+    monkeypatch.setattr(RankWatch, "watch_until_end", end_with_defect)
+    async with SimulatedSparks(faults={"spark1": "cuda-oom"}, speed=3) as sparks:
+        with pytest.raises(LookupError, match="a defect"):
+            await collect_events(ctx, make_start_request(sparks))
+        assert list_container_states(sparks) == ["exited", "exited"]
+
+
 async def test_a_rank_that_mpirun_started_is_named_where_it_fails(ctx: CommandContext) -> None:
     async with SimulatedSparks(faults={"spark2": "cuda-oom"}, speed=3) as sparks:
         events = await collect_events(ctx, make_start_request(sparks, name="trtllm-qwen3-235b"))
@@ -246,6 +267,21 @@ async def test_a_worker_that_somebody_kills_is_the_root_whatever_the_head_says_t
     assert ended.verdict is not None
     assert "Rank 1 of 2, on spark2" in ended.verdict.summary
     assert list_container_states(slow) == ["exited", "exited"]
+
+
+async def test_a_ray_worker_that_runs_out_of_memory_has_a_command_to_try_although_its_own_has_no_flags(
+    slow: SimulatedSparks, ctx: CommandContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine_process, "SIGKILL_EXIT", ExitStep(137, oom_killed=True))
+    stream = start_instance(ctx, make_start_request(slow, name="minimax-m27"))
+    await wait_until_rank_loads(stream, "spark2")
+    (worker,) = slow.docker["spark2"].containers.values()
+    slow.docker["spark2"].running[worker.id].kill()
+    ended = find_command_end([event async for event in stream])
+    assert ended.verdict is not None
+    assert (ended.node, ended.verdict.cause) == ("spark2", FailureCause.HOST_OOM_KILL)
+    assert ended.verdict.again is not None
+    assert "--set args.gpu-memory-utilization=" in ended.verdict.again
 
 
 async def test_a_worker_whose_spark_falls_silent_for_a_while_is_waited_for(
