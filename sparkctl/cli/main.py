@@ -80,8 +80,10 @@ written; 130 interrupted; 129 its terminal was closed; 141 stdout was closed ear
 
 _LISTING_WORDS = ("list", "ls", "ps", "get", "show")
 _LISTED_VERBS = {word: verb for verb in ("profiles", "models", "images", "endpoints") for word in (verb, verb[:-1])} | {
-    "history": "history", "nodes": "status", "bench": "bench",
-}  # fmt: skip
+    "history": "history",
+    "nodes": "status",
+    "bench": "bench",
+}
 
 
 class LazyVerbGroup(click.Group):
@@ -158,7 +160,7 @@ def sparkctl_command(ctx: click.Context, replay: str | None, readonly: bool, pla
     """Start, watch and stop LLM engines on NVIDIA DGX Sparks, and explain why one did not start.
 
     Without a verb, on a terminal, sparkctl opens the panel. Data goes to stdout, messages to stderr; --json prints JSON lines. For one
-    verb or topic, see sparkctl help VERB. What other tools call ps, ls, start, run, stop and rm works, too.
+    verb or topic, see sparkctl help VERB. The words of other tools (ps, ls, start, run, stop, rm) work, too.
     """
     if ctx.invoked_subcommand is not None:
         given = {"--replay": replay is not None, "--readonly": readonly, "--plain": plain}

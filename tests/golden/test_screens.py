@@ -106,8 +106,8 @@ def make_panel(scene: Scene, state: Path) -> PanelApp:
     """Return a panel that plays a recording up to the scene's moment, and knows the command line."""
     events, clock = cut_recording(scene), FrozenClock()
 
-    def make_context(asker: Prompter) -> CommandContext:
-        return CommandContext(history=OperationHistory(state), operator="milo@desk", asker=asker, clock=clock)
+    def make_context(prompter: Prompter) -> CommandContext:
+        return CommandContext(history=OperationHistory(state), operator="milo@desk", prompter=prompter, clock=clock)
 
     return PanelApp(
         PanelOptions(
@@ -138,7 +138,7 @@ async def read_resting(pilot: Driver, size: tuple[int, int]) -> str:
             await pilot.pause(0.01)
             await pilot.pause()
             now = read_screen(pilot)
-            is_counting = any("being counted" in line for line in now)
+            is_counting = any(": calculating" in line for line in now)
             is_same = now == before and panel.size == Size(*size) and panel.is_idle and not is_counting
             rests = rests + 1 if is_same else 0
             before = now

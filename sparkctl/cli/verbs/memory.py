@@ -95,9 +95,13 @@ def guard_status_command(node: tuple[str, ...], as_json: bool) -> int:
 )
 @json_option
 def guard_arm_command(
-    instance: str | None, node: tuple[str, ...], floor: int | None, limit: float | None, foreign: tuple[str, ...],
+    instance: str | None,
+    node: tuple[str, ...],
+    floor: int | None,
+    limit: float | None,
+    foreign: tuple[str, ...],
     as_json: bool,
-) -> int:  # fmt: skip
+) -> int:
     """Guard INSTANCE, or every running instance that sparkctl started.
 
     \b
@@ -150,7 +154,7 @@ def drop_caches_command(node: tuple[str, ...], as_json: bool) -> PreparedVerb:
     sparkctl drop-caches --node spark1
 
     It needs the right to run `sudo tee /proc/sys/vm/drop_caches`; without it sparkctl asks for the password. If you give
-    none, it drops only the files of your models, which needs no right, and prints the sudoers line to add and how much it
+    none, it drops only the files of your models, which needs no such right, and prints the sudoers line to add and how much it
     would free.
     """
     from sparkctl.commands.drop_page_cache import DropCaches

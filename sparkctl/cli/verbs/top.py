@@ -63,9 +63,12 @@ class TopPrinter:
 @click.option("--once", is_flag=True, help="Print once and exit.")
 @click.option("--no-stream", "is_single", is_flag=True, hidden=True, help="As --once, for hands that know Docker.")
 @click.option(
-    "-d", "--delay", type=click.FloatRange(0.5, 60.0), metavar="SECONDS",
+    "-d",
+    "--delay",
+    type=click.FloatRange(0.5, 60.0),
+    metavar="SECONDS",
     help="Take a sample every so many seconds: 0.5 to 60 (default 2).",
-)  # fmt: skip
+)
 @click.option("--plain", is_flag=True, help="Print again instead of repainting the screen.")
 @json_document_option
 @click.option(
@@ -75,9 +78,11 @@ class TopPrinter:
 )
 @record_options
 @click.option(
-    "--replay", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+    "--replay",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
     help="Show a recording; connects to no node. --once shows its end.",
-)  # fmt: skip
+)
 @click.option("--speed", type=click.FloatRange(min=0.01), metavar="N", help="Replay N times as fast.")
 @click.pass_context
 def top_command(
@@ -158,14 +163,21 @@ async def _print_top_once(
 
 
 async def _watch_top(
-    context: CommandContext, nodes: Sequence[Node], printer: TopPrinter, recording: EventRecorder | None, delay: float | None
-) -> int:  # fmt: skip
+    context: CommandContext,
+    nodes: Sequence[Node],
+    printer: TopPrinter,
+    recording: EventRecorder | None,
+    delay: float | None,
+) -> int:
     from sparkctl.monitor.sampler import INTERACTIVE_INTERVAL
     from sparkctl.monitor.watch_nodes import watch_load_views
 
     record = recording.write if recording else None
     await _print_updates(watch_load_views(context, nodes, delay or INTERACTIVE_INTERVAL, record), printer, waits=True)
     return 0
+
+
+_FIRST_LOOK_SECONDS = 6.0
 
 
 def _is_complete(view: NodeTelemetryView) -> bool:
@@ -178,13 +190,22 @@ def _is_complete(view: NodeTelemetryView) -> bool:
     return view.state is not NodeState.UNKNOWN
 
 
+def _has_figures(view: NodeTelemetryView) -> bool:
+    """Tell whether the figures of all that serves were read once. Some programs have none."""
+    from sparkctl.model.phase import Phase
+    from sparkctl.views.overview.tile_rows import tells_figures
+
+    return all(one.numbers is not None for one in view.instances if one.phase is Phase.READY and tells_figures(one))
+
+
 async def _print_updates(
     updates: AsyncGenerator[tuple[NodeTelemetryView, ...], None], printer: TopPrinter, *, waits: bool = False
 ) -> None:
     """Repaint on a terminal, print again elsewhere, until Ctrl-C or the end. The time shown is that of the newest view.
 
-    ``waits``: text that stays, as in a pipe, begins with the first look that is complete.
+    ``waits``: text begins with the first look that is complete; on a terminal, where it does not stay, after some seconds anyway.
     """
+    import time
     from contextlib import aclosing
 
     from sparkctl.cli import stdout
@@ -194,10 +215,15 @@ async def _print_updates(
     painting = stdout.is_terminal() and not printer.as_json and not printer.plain
 
     async def print_all_views() -> None:
-        is_shown = not waits or painting or printer.as_json
+        is_shown = not waits or printer.as_json
+        until = time.monotonic() + _FIRST_LOOK_SECONDS
+        if painting and not is_shown:
+            stdout.repaint_screen(["reading ..."])
         async with aclosing(updates):
             async for views in updates:
-                if not is_shown and not all(map(_is_complete, views)):
+                is_late = time.monotonic() > until
+                is_whole = all(map(_is_complete, views)) and (is_late or all(map(_has_figures, views)))
+                if not (is_shown or is_whole or (is_late and painting)):
                     continue
                 is_shown = True
                 if painting:

@@ -11,6 +11,7 @@ import click
 from sparkctl.cli.options import (
     PreparedVerb,
     RequestCommand,
+    accept_silently,
     complete_profiles,
     format_overrides,
     json_option,
@@ -32,9 +33,12 @@ if TYPE_CHECKING:
 @node_option(many=True, about=" (repeatable for a model over several Sparks; name the one that answers clients first)")
 @click.option("--dry-run", is_flag=True, help="Check the node and print the plan; change nothing.")
 @click.option(
-    "--format", "plan_format", type=click.Choice(["text", "docker", "json"]), show_default="text",
+    "--format",
+    "plan_format",
+    type=click.Choice(["text", "docker", "json"]),
+    show_default="text",
     help="The format of the plan of --dry-run; docker prints a docker run line.",
-)  # fmt: skip
+)
 @click.option(
     "--detach", "-d", is_flag=True, help="Return when the container runs; do not wait until the model is ready."
 )
@@ -50,6 +54,10 @@ if TYPE_CHECKING:
     "--no-guard", is_flag=True, help="Start it without the guard that stops it before the node's memory runs out."
 )
 @click.option("--pull", is_flag=True, help="Get the image and the model first where the node lacks them.")
+@accept_silently("--wait")
+@click.option(
+    "--queue", is_flag=True, help="If another command works on the node, wait until it has ended, then start."
+)
 @click.option("--tunnel", is_flag=True, help="Once it is ready, keep its endpoint on localhost until Ctrl-C.")
 @click.option(
     "--force", is_flag=True, help="Start it even if it does not fit, or has a flag that its engine does not know."
@@ -62,7 +70,7 @@ if TYPE_CHECKING:
 def up_command(
     ctx: click.Context, profile: str, node: tuple[str, ...], dry_run: bool, plan_format: str | None, detach: bool,
     timeout: float | None, overrides: tuple[str, ...], replace: bool, again: bool, no_guard: bool, record: Path | None,
-    force: bool, pull: bool, tunnel: bool, strict: bool, overwrite: bool, as_json: bool,
+    force: bool, pull: bool, queue: bool, tunnel: bool, strict: bool, overwrite: bool, as_json: bool,
 ) -> PreparedVerb:  # fmt: skip
     """Start PROFILE on a node: check the node, drop the page cache, create the container, and wait until a token is generated.
 
@@ -77,7 +85,7 @@ def up_command(
     starts it anyway.
 
     Ready means: the log has the ready line, the health path answers, and one token was generated. Ctrl-C stops watching,
-    never the engine. Then it is asked a question with a known answer (`start.check` in the profile); an answer that makes no
+    never the engine. Once ready, the model is asked a question with a known answer (`start.check` in the profile); an answer that makes no
     sense is a warning, and exit 5 with --strict.
     """
     _check_format_option(ctx, dry_run, plan_format, as_json)
@@ -96,7 +104,8 @@ def up_command(
     request = StartInstance(
         profile=chosen, engine=load_engine(chosen.engine), nodes=select_rank_nodes(node, chosen), names_nodes=bool(node),
         dry_run=dry_run, detach=detach, replace=replace, timeout=timeout, environ=os.environ, guarded=not no_guard,
-        once_more=again, forced=force, pull=pull, tunnel=tunnel, strict=strict, known=list_nodes() if chosen.needs else (),
+        once_more=again, forced=force, pull=pull, queue=queue, tunnel=tunnel, strict=strict,
+        known=list_nodes() if chosen.needs else (),
         words=(profile, *format_overrides(overrides)),
     )  # fmt: skip
     warnings = check_env_file_permissions(chosen)
