@@ -100,8 +100,10 @@ def render_switch(scene: SwitchScreenModel, columns: int, lines: int) -> ScrollP
     course = scene.course
     is_running = course is not None and not course.is_over
     is_large = columns >= _BESIDE_MIN_COLUMNS and lines >= _BESIDE_MIN_LINES and bool(scene.glances)
-    if course is not None and is_running and is_large and not scene.further:
-        return ScrollPage(pad_screen(_render_running(course, scene, columns, lines), columns, lines))
+    if course is not None and is_running and not scene.further:
+        render = _render_running if is_large else _render_running_narrow
+        if made := render(course, scene, columns, lines):
+            return ScrollPage(pad_screen(made, columns, lines))
     rows: list[TextRow] = []
     if course is not None:
         if course.end is not None:
@@ -144,7 +146,20 @@ def _render_running(course: SwitchProgress, scene: SwitchScreenModel, columns: i
     return rows[:lines]
 
 
-_MAX_MEMORY_LINES, _MAX_MEMORY_BOXES = 10, 3
+def _render_running_narrow(course: SwitchProgress, scene: SwitchScreenModel, columns: int, lines: int) -> list[TextRow]:
+    """Return the steps of a running switch, the memory of its Sparks below them, and the log; empty without room for a memory."""
+    rows = [make_row(" ", *one) for one in _render_steps(course, scene, max(20, columns - 2))]
+    nodes = () if course.plan is None else course.plan.nodes
+    seen = [scene.glances[name] for name in nodes if name in scene.glances][: (lines - len(rows)) // _MIN_BOX_LINES]
+    if not seen:
+        return []
+    rows += [row for one in seen for row in _render_memory_box(one, columns, _MIN_BOX_LINES)]
+    if (left := lines - len(rows)) >= _MIN_LOG_LINES:
+        rows += _render_log(course, scene, columns, left)
+    return rows
+
+
+_MIN_BOX_LINES, _MAX_MEMORY_LINES, _MAX_MEMORY_BOXES = 5, 10, 3
 _MIN_MEMORY_LINES, _MIN_MEMORY_COLUMNS = 6, 56
 
 
