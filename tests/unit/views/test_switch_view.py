@@ -382,14 +382,12 @@ def test_the_last_step_is_said_once_by_what_proves_it() -> None:
     assert " done" not in seen
 
 
-def test_a_small_screen_shows_the_memory_filling_and_the_log_while_it_runs_and_the_plan_where_that_has_no_room() -> (
-    None
-):
+def test_a_running_switch_on_a_small_screen_shows_the_memory_and_the_log() -> None:
     reading = MemoryReading(
         total=TOTAL, available=80 * GIB, free=70 * GIB, page_cache=10 * GIB, swap_total=0, swap_free=0
     )
     view = NodeTelemetryView(name=ONE, state=NodeState.OK, when=10.0, reading=reading)
-    tile = NodeTileModel(view=view, told=NodeStateChanged(ts=10.0, node=ONE, state=NodeState.OK), now=10.0)
+    tile = NodeTileModel(view=view, connection=NodeStateChanged(ts=10.0, node=ONE, state=NodeState.OK), now=10.0)
     progress = make_progress(make_step_event(101, SwitchStep.STARTING))
     scene = replace(SCENE, progress=progress, glances={ONE: tile}, now=142.0)
     seen = render_screen(scene, 80, 22)
