@@ -520,7 +520,7 @@ class SwitchPrinter(TextPrinter):
         if not isinstance(event, SwitchPlanned):
             return super().print_event(event)
         self._stops = event.plan.stops
-        self._rows = format_switch_plan(event.plan, stdout.get_terminal_width() or 80)
+        self._rows = format_switch_plan(event.plan, stdout.get_terminal_width())
         if not self._plan_only:
             self._print_plan_rows(is_refused=True)
         return None

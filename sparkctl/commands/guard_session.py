@@ -156,20 +156,20 @@ class GuardSession:
 
     async def renew_lease(self, loads: Callable[[], bool]) -> None:
         """Renew the lease on dropping page cache while ``loads`` is true; reconnect to the guard after a lost link."""
-        while self._link is not None and not self._ended:
+        while (link := self._link) is not None and not self._ended:
             try:
-                await self._send_loading_state(loads())
-                await self._wait_for_change()
-                if self._link.is_open:
+                await self._send_loading_state(link, loads())
+                await self._wait_for_change(link)
+                if link.is_open:
                     continue
             except ConnectionLost:
                 pass
             except GuardNotResponding as trouble:
                 self._warn_guard_silent(trouble)
             except GuardUnavailable as trouble:
-                if self._link.is_open and not self._ended:
+                if link.is_open and not self._ended:
                     return await self._give_up(trouble)
-            if self._ended or not await self._reconnect_guard():
+            if self._ended or self._link is not link or not await self._reconnect_guard():
                 return None
         return None
 
@@ -188,9 +188,9 @@ class GuardSession:
         """Disconnect and leave the guard armed until it finds the instance ready, the container ends, or its time
         limit is reached.
         """
-        if self._link is not None:
-            await self._link.close()
-            self._link = None
+        link, self._link = self._link, None  # first: `renew_lease` must not reconnect one that is closed here
+        if link is not None:
+            await link.close()
 
     async def wait_for_receipt(self) -> GuardReceipt | None:
         """Return the guard's receipt for this container, None where the guard did not stop it."""
@@ -208,23 +208,21 @@ class GuardSession:
                 return found
             await clock.sleep(_RECEIPT_POLL_SECONDS)
 
-    async def _send_loading_state(self, loads: bool) -> None:
-        assert self._link is not None
+    async def _send_loading_state(self, link: GuardClient, loads: bool) -> None:
         assert self._container is not None
         now = self._ctx.clock.monotonic()
         if loads or self._leased:
             self._leased = loads
-            await self._link.set_phase(self._container, loads, _ANSWER_TIMEOUT_SECONDS)
+            await link.set_phase(self._container, loads, _ANSWER_TIMEOUT_SECONDS)
             self._asked = now
         elif now - self._asked >= _PULSE_SECONDS:
-            await self._link.get_state(_ANSWER_TIMEOUT_SECONDS)
+            await link.get_state(_ANSWER_TIMEOUT_SECONDS)
             self._asked = now
 
-    async def _wait_for_change(self) -> None:
+    async def _wait_for_change(self, link: GuardClient) -> None:
         """Return when the start has changed, the lease is due, or the guard is gone."""
-        assert self._link is not None
         # not `run_until_first`: a step that comes while the other wait ends must count for the next round
-        tasks = [asyncio.ensure_future(self.stepped.wait()), asyncio.ensure_future(self._link.wait_closed())]
+        tasks = [asyncio.ensure_future(self.stepped.wait()), asyncio.ensure_future(link.wait_closed())]
         try:
             await asyncio.wait(tasks, timeout=_LEASE_SECONDS, return_when=asyncio.FIRST_COMPLETED)
             self.stepped.clear()

@@ -41,6 +41,7 @@ _ENOUGH_KNOWN = 0.25  # of the lines, where nothing stands around them
 # Of a line that is a JSON object: Docker's file, journald, loggers.
 _TEXT_KEYS = ("log", "message", "msg", "MESSAGE", "text", "line", "textPayload", "@message", "body", "event")
 _OUTER_KEYS = ("jsonPayload", "_source", "content", "fields", "record", "body")  # whose objects may hold the text
+_LEVEL_KEYS = ("level", "severity", "levelname", "PRIORITY")  # of a logger's record, which may stand among plain lines
 _TRACEBACK_KEYS = ("exc_info", "exception", "traceback", "stack_trace", "stack")
 
 
@@ -261,6 +262,8 @@ def _find_wrapping(lines: Sequence[str], read_header: Callable[[str], str | None
         return _strip_pretty_json
     if lines and (launcher := _find_launcher_shape(lines, read_header)) is not None:
         return launcher
+    if any(line.startswith('{"') and _is_logger_record(_load_line(line)) for line in lines):
+        return partial(_strip_json, has_ends=True)
     known = sum(read_header(line) is not None for line in lines)
     if not lines or known >= len(lines) * _ENOUGH_KNOWN:
         return None
@@ -437,10 +440,16 @@ def _load_lines(lines: Sequence[str]) -> list[Any]:
 
 
 def _load_line(line: str) -> Any:
+    if not line.startswith("{"):
+        return None
     try:
         return json.loads(line)
     except (ValueError, RecursionError):
         return None
+
+
+def _is_logger_record(found: Any) -> bool:
+    return _find_text(found) is not None and any(key in found for key in _LEVEL_KEYS)
 
 
 def _read_json_line(line: str) -> str | None:

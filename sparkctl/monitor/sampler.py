@@ -140,11 +140,15 @@ class NodeSampler:
         feeding: asyncio.Task[None] | None = None
         try:
             await held.write(start.stdin)
-            # no TaskGroup: in a generator it would cancel whoever asks for the next sample; without keepalives the agent ends
+            # no TaskGroup: in a generator it would cancel whoever asks for the next sample
             feeding = asyncio.create_task(_send_keepalives(held))
             async with contextlib.aclosing(self._read_samples(held)) as events:
                 async for event in events:
+                    if feeding.done():
+                        feeding.result()
                     yield event
+            if feeding.done():  # without keepalives the agent ends
+                feeding.result()
         finally:
             self._held = None
             if feeding is not None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from sparkctl.commands.actions import Action, ActionId, find_action
 from sparkctl.errors import DockerError, InvalidInput, NodeError
+from sparkctl.model.events import FindingReported
 from sparkctl.model.node import Node
 from sparkctl.views.text.styled_text import Span, TextStyle, make_row
 
@@ -91,17 +92,23 @@ def _show_problems(panel: Panel) -> None:
 def show_finding(panel: Panel, found: Finding) -> None:
     """Show one finding: what is wrong, since when, why it matters, and what to do."""
     from sparkctl.tui.dialogs.base import TextDialog
-    from sparkctl.views.finding_view import render_finding
+    from sparkctl.views.finding_view import format_since, render_finding
     from sparkctl.views.overview.tile_model import build_finding_badge
 
     view = next((one for one in panel.build_action_context().views if one.name == found.node), None)
     now = view.sample.time if view is not None and view.sample is not None else panel.displayed_time()
     badge = build_finding_badge(found)
     keys = [(ActionId.WRONG, "shows all that is wrong here"), (ActionId.DOCTOR, "examines the Spark")]
-    shown = [(key, words) for action, words in keys if (key := panel.format_action_key(action)) is not None]
+    hints = [
+        (Span(key, TextStyle.KEY), Span(f" {words}   ", TextStyle.LABEL))
+        for action, words in keys
+        if (key := panel.format_action_key(action)) is not None
+    ]
+    event, seen = FindingReported.from_finding(now, found), f"now, {format_since(found.since, now)}"
 
     def build_rows(columns: int) -> list[TextRow]:
-        return [(), *render_finding(found, now, min(90, columns), shown), ()]
+        rows = render_finding(event, seen, min(90, columns))
+        return [(), *rows, *([(), tuple(span for spans in hints for span in spans)] if hints else []), ()]
 
     panel.push_screen(TextDialog(f"{found.node}: {badge.word}", build_rows, badge.tone))
 

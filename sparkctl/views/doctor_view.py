@@ -15,7 +15,7 @@ from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.units import format_duration, format_time_of_day
 from sparkctl.monitor.node_views import NodeTelemetryView
-from sparkctl.views.finding_view import explain_finding, format_since
+from sparkctl.views.finding_view import LABEL_COLUMNS, format_since, render_finding
 from sparkctl.views.text.frame_layout import draw_frame, draw_page, pad_screen
 from sparkctl.views.text.line_wrap import wrap_text
 from sparkctl.views.text.styled_text import (
@@ -43,7 +43,6 @@ _SEVERITY_NOUNS = {
 _FAILED_STATES = (NodeState.UNREACHABLE, NodeState.UNTRUSTED, NodeState.REFUSED, NodeState.STARVED)
 _OWN_COMMAND_PATTERN = re.compile(r"sparkctl [a-z][a-z-]*(?: [A-Za-z0-9_.:@-]+)*")  # exactly one command
 _MIN_GOOD_LINES = 8  # from so many free rows on, what is good is listed below the selected finding
-_LABEL_COLUMNS = 7  # width of the label column of a finding's details
 _PLACEHOLDER_PATTERN = re.compile(r"\b[A-Z]{3,}\b")
 
 
@@ -373,20 +372,14 @@ def _render_detail(one: DoctorFinding, now: float, columns: int, *, is_read: boo
     what to do."""
     if one.folded:
         return _render_folded(one.folded, columns)
-    rows = [] if is_read else _render_labelled("what", one.found.message, TextStyle.VALUE, columns)
     seen = f"now{f', {one.since}' if one.since else ''}" if one.is_live else _format_ago(one.found.ts, now)
-    proof = [sanitize_line(str(figure)) for figure in one.found.evidence]
-    rows += _render_labelled("seen", " · ".join([seen, *proof]), TextStyle.LABEL, columns)
-    reason = None if one.found.severity is Severity.GOOD else explain_finding(one.found.check)
-    if reason is not None:
-        rows += _render_labelled("why", reason, TextStyle.LABEL, columns)
+    rows = render_finding(one.found, seen, columns, is_read=is_read)
     if one.found.remedy is None:
         return rows
-    rows += _render_labelled("do", one.found.remedy, TextStyle.KEY, columns)
     does = (
         (Span("   enter", TextStyle.KEY), Span(" does it, after a question", TextStyle.LABEL)) if one.fix_argv else ()
     )
-    return [*rows, make_row(" " * _LABEL_COLUMNS, Span("y", TextStyle.KEY), Span(" copies it", TextStyle.LABEL), *does)]
+    return [*rows, make_row(" " * LABEL_COLUMNS, Span("y", TextStyle.KEY), Span(" copies it", TextStyle.LABEL), *does)]
 
 
 def _render_folded(folded: Sequence[DoctorFinding], columns: int) -> list[TextRow]:
@@ -398,7 +391,3 @@ def _render_folded(folded: Sequence[DoctorFinding], columns: int) -> list[TextRo
         words = f"{pad_text(node, wide)}  {pad_text(check, kind)}  "
         rows += wrap_text(one.found.message, columns, TextStyle.VALUE, head=make_row(Span(words, TextStyle.LABEL)))
     return rows
-
-
-def _render_labelled(label: str, words: str, tone: TextStyle, columns: int) -> list[TextRow]:
-    return wrap_text(words, columns, tone, head=make_row(Span(f"{label:<{_LABEL_COLUMNS}}", TextStyle.UNIT)))

@@ -30,7 +30,7 @@ from sparkctl.views.text.styled_text import (
 )
 
 _INDENT_COLUMNS, _HANG_COLUMNS = 4, 6
-_LABEL_COLUMNS = 6
+LABEL_COLUMNS = 7  # width of the label column of a finding's details
 _JUST_NOW_SECONDS = 1.0  # seconds; a younger finding began with the newest sample
 
 
@@ -138,25 +138,20 @@ def explain_finding(check: str) -> str | None:
     return FINDING_EXPLANATIONS[Kind(check)] if check in set(Kind) else None
 
 
-def render_finding(found: Finding, now: float, columns: int, keys: Sequence[tuple[str, str]]) -> list[TextRow]:
-    """Return one finding whole: what is wrong, since when and by which figures, why it matters, and what to do; below it ``keys``
-    and what they do. ``now`` is by the node's own clock."""
+def render_finding(found: FindingReported, seen: str, columns: int, *, is_read: bool = False) -> list[TextRow]:
+    """Return one finding whole: what is wrong (unless a list shows it: ``is_read``), when it was ``seen`` and by which
+    figures, why it matters, and what to do."""
     parts = [
-        ("seen", _format_evidence(found, now), TextStyle.VALUE),
-        ("why", explain_finding(found.kind), TextStyle.VALUE),
-        ("do", found.remedy and sanitize_line(found.remedy), TextStyle.STRONG),
+        ("what", "" if is_read else found.message, TextStyle.VALUE),
+        ("seen", " · ".join([seen, *map(str, found.evidence)]), TextStyle.LABEL),
+        ("why", "" if found.severity is Severity.GOOD else explain_finding(found.check), TextStyle.LABEL),
+        ("do", found.remedy, TextStyle.KEY),
     ]
-    head = make_row(Span(f"{get_state_symbol(found.severity)} ", get_severity_style(found.severity)))
-    rows = [*wrap_text(sanitize_line(found.summary), columns, TextStyle.STRONG, head=head), ()]
-    for name, words, tone in parts:
-        if words:
-            rows += wrap_text(words, columns, tone, head=(Span(f"{name:<{_LABEL_COLUMNS}}", TextStyle.LABEL),))
-    if keys:
-        spans = [
-            each for key, words in keys for each in (Span(key, TextStyle.KEY), Span(f" {words}   ", TextStyle.LABEL))
-        ]
-        rows += [(), tuple(spans)]
-    return rows
+    return [
+        row
+        for name, words, tone in parts
+        for row in wrap_text(words or "", columns, tone, head=(Span(f"{name:<{LABEL_COLUMNS}}", TextStyle.UNIT),))
+    ]
 
 
 _BAD_STYLES = (TextStyle.BAD, TextStyle.ATTENTION)

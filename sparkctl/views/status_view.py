@@ -38,21 +38,18 @@ _MAX_NAME_COLUMNS = 64  # width of the name column; the longest name that a prof
 def format_status(
     views: Sequence[NodeStatusView],
     width: int | None = None,
-    *,
-    with_details: bool = False,
     found: Mapping[NodeName, Sequence[Finding]] = MappingProxyType({}),
 ) -> list[str]:
-    """Return the lines of the wide ``status``, wrapped to ``width`` columns if given.
+    """Return the lines of the wide ``status``, wrapped to ``width`` columns if given: also the memory in full, what each
+    instance was made from, and how fast it generates.
 
-    ``with_details``: also what each instance was made from, and how fast it generates. ``found``: what one look at each node
-    found; it is counted.
+    ``found``: what one look at each node found; it is counted.
     """
     lines: list[str] = []
     for view in views:
         if lines:
             lines.append("")
-        lines += _format_node_status(view, width, with_details=with_details)
-        lines += _count_findings(view.name, found.get(view.name, ()), width)
+        lines += [*_format_node_status(view, width), *_count_findings(view.name, found.get(view.name, ()), width)]
     return lines
 
 
@@ -119,16 +116,21 @@ def _name_instance(one: InstanceView) -> str:
     return truncate_text(sanitize_line(one.shown_name), _MAX_NAME_COLUMNS)
 
 
-def _list_instance_spans(one: InstanceView) -> tuple[Span, ...]:
-    name = _name_instance(one)
+def _describe_instance(one: InstanceView) -> tuple[str, str, TextStyle]:
+    """Return an instance's name with its symbol, its state, and the style of both."""
     phase, is_known = one.phase or Phase.UNKNOWN, one.ours or one.phase is Phase.PULLING
     symbol, style = (get_state_symbol(phase), get_state_style(phase)) if is_known else ("·", TextStyle.LABEL)
     state = "kept" if one.is_kept else format_phase_name(phase) if is_known else "foreign"
+    return f"{symbol} {_name_instance(one)} {describe_dependents(one)}".rstrip(), state, style
+
+
+def _list_instance_spans(one: InstanceView) -> tuple[Span, ...]:
+    name, state, style = _describe_instance(one)
     if one.step is not None and one.step.done is not None and one.step.total is not None and not one.is_kept:
         state += f" {one.step.done}/{one.step.total}"
     rate = None if one.numbers is None else one.numbers.generation_rate
     return (
-        Span(f"{symbol} {name} {describe_dependents(one)}".rstrip(), style),
+        Span(name, style),
         Span(state, style),
         Span(format_gib(one.memory)),
         Span("" if rate is None else f"{rate:.1f}"),
@@ -176,11 +178,8 @@ def _strip_row(spans: list[Span]) -> TextRow:
 
 def _format_remarks(view: NodeStatusView, width: int | None) -> list[str]:
     """Return what a node's row cannot hold: why it does not answer, an unfinished switch, why an instance is not ready."""
-    if view.state is not NodeState.OK or not view.docker_known:
-        why = view.detail or ("" if view.docker_known else "Docker does not answer")
-        attempt = "" if view.attempt is None else f"; attempt {view.attempt}"
-        lines = wrap_line(f"    {sanitize_line(why)}{attempt}", width, _INDENT_COLUMNS) if why else []
-        return lines + _format_switch_notice(view, width) + _format_hint(view, width)
+    if (lines := _format_node_trouble(view, width)) is not None:
+        return lines
     details = [
         (_name_instance(one), one.detail)
         for one in sort_by_owner(view.instances)
@@ -193,6 +192,18 @@ def _format_remarks(view: NodeStatusView, width: int | None) -> list[str]:
     return _format_switch_notice(view, width) + lines + _format_ways_to_cause(view.instances, width)
 
 
+def _format_node_trouble(view: NodeStatusView, width: int | None) -> list[str] | None:
+    """Return why nothing is known of what runs on a node, and what to do; None if it is known."""
+    if view.state is NodeState.OK and view.docker_known:
+        return None
+    why = sanitize_line(view.detail or ("" if view.docker_known else "Docker does not answer"))
+    if view.attempt is not None:
+        why += f"; attempt {view.attempt}" + (f", next try in {view.next_try:.1f} s" if view.next_try else "")
+    lines = wrap_line(f"    {why}", width, _INDENT_COLUMNS) if why else []
+    lines += _format_switch_notice(view, width)
+    return lines + (wrap_line(f"    try: {sanitize_line(view.hint)}", width) if view.hint else [])
+
+
 def _format_ways_to_cause(instances: Sequence[InstanceView], width: int | None) -> list[str]:
     """Return the command that tells why, for each instance of sparkctl that failed."""
     failed = [one.name for one in sort_by_owner(instances) if one.ours and one.phase is Phase.FAILED]
@@ -203,27 +214,19 @@ def _format_ways_to_cause(instances: Sequence[InstanceView], width: int | None) 
     ]
 
 
-def _format_node_status(view: NodeStatusView, width: int | None, *, with_details: bool) -> list[str]:
+def _format_node_status(view: NodeStatusView, width: int | None) -> list[str]:
     head = f"{get_state_symbol(view.state)} {view.name}"
-    if view.state is not NodeState.OK:
-        words = f"{head}   {view.state}" + (f": {sanitize_line(view.detail)}" if view.detail else "")
-        if view.attempt is not None:
-            words += f"   attempt {view.attempt}" + (f", next try in {view.next_try:.1f} s" if view.next_try else "")
-        return wrap_line(words, width, _INDENT_COLUMNS) + _format_hint(view, width)
-    lines = wrap_line(f"{head}   {describe_memory(view.memory)}", width, len(head) + 3)
+    words = describe_memory(view.memory) if view.state is NodeState.OK else str(view.state)
+    lines = wrap_line(f"{head}   {words}", width, len(head) + 3)
+    if (trouble := _format_node_trouble(view, width)) is not None:
+        return lines + trouble
     lines += _format_switch_notice(view, width)
-    if not view.docker_known:
-        return (
-            lines
-            + wrap_line(f"    Docker: {sanitize_line(view.detail or 'no answer')}", width)
-            + _format_hint(view, width)
-        )
-    if not with_details:
-        return lines + format_instances(view.instances, width)
+    if not view.instances:
+        return [*lines, "    nothing runs"]
     blocks = format_instance_blocks(view.instances, width)
     for block, one in zip(blocks, sort_by_owner(view.instances), strict=True):
         lines += [*block, *wrap_line(f"      {_describe_origin(one)}", width, 6)]
-    return lines + _format_ways_to_cause(view.instances, width) if blocks else [*lines, "    nothing runs"]
+    return lines + _format_ways_to_cause(view.instances, width)
 
 
 def _describe_origin(one: InstanceView) -> str:
@@ -251,12 +254,6 @@ def _format_switch_notice(view: NodeStatusView, width: int | None) -> list[str]:
     ]
 
 
-def format_instances(instances: Sequence[InstanceView], width: int | None = None) -> list[str]:
-    """Return a row for each instance; those that sparkctl started come first."""
-    blocks = format_instance_blocks(instances, width)
-    return [line for block in blocks for line in block] or ["    nothing runs"]
-
-
 def format_instance_blocks(instances: Sequence[InstanceView], width: int | None = None) -> list[list[str]]:
     """Return each instance as one line, or as several if it is narrow; in the order of `sort_by_owner`."""
     return _align_columns([_list_instance_cells(instance) for instance in sort_by_owner(instances)], width)
@@ -270,10 +267,6 @@ def sort_by_owner(instances: Sequence[InstanceView]) -> list[InstanceView]:
 def describe_dependents(one: InstanceView) -> str:
     """Return ``for orpheus-tts``, what cannot work without it; "" if nothing needs it."""
     return f"for {sanitize_line(', '.join(one.needed_by))}" if one.needed_by else ""
-
-
-def _format_hint(view: NodeStatusView, width: int | None) -> list[str]:
-    return wrap_line(f"    try: {sanitize_line(view.hint)}", width) if view.hint else []
 
 
 def describe_memory(memory: MemoryReading | None) -> str:
@@ -291,44 +284,17 @@ def describe_memory(memory: MemoryReading | None) -> str:
     return " · ".join(words)
 
 
-def _list_instance_cells(instance: InstanceView) -> list[str]:
-    name = truncate_text(sanitize_line(instance.name), _MAX_NAME_COLUMNS)
-    if instance.phase is not None and instance.is_download:
-        return [
-            f"{get_state_symbol(instance.phase)} {sanitize_line(instance.shown_name)}",
-            format_phase_name(instance.phase),
-            format_gib(instance.memory),
-            f"{format_step(instance.step)}   {sanitize_line(instance.detail or '')}".rstrip(),
-            sanitize_line(instance.status),
-        ]
-    if not instance.ours:
-        mark = "·"
-        return [
-            f"{mark} {name}",
-            "foreign",
-            format_gib(instance.memory),
-            sanitize_line(instance.image),
-            sanitize_line(instance.status),
-        ]
-    phase = instance.phase or Phase.UNKNOWN
-    state = format_phase_name(phase)
-    if instance.is_kept:
-        where = sanitize_line(_describe_worker_rank(instance) or instance.container)
-        return [
-            f"{get_state_symbol(phase)} {name}",
-            state,
-            format_gib(instance.memory),
-            where,
-            "kept for the way back",
-        ]
-    more = format_step(instance.step) or (sanitize_line(instance.detail) if instance.detail else "")
-    return [
-        f"{get_state_symbol(phase)} {name} {describe_dependents(instance)}".rstrip(),
-        state,
-        format_gib(instance.memory),
-        sanitize_line(instance.endpoint or _describe_worker_rank(instance) or instance.image),
-        f"{sanitize_line(instance.status)}" + (f"   {more}" if more else ""),
-    ]
+def _list_instance_cells(one: InstanceView) -> list[str]:
+    name, state, _ = _describe_instance(one)
+    where, more = one.endpoint or _describe_worker_rank(one) or one.image, format_step(one.step)
+    if one.is_kept:
+        where, more = _describe_worker_rank(one) or one.container, "for the way back"
+    elif one.is_download:
+        where = one.detail or ""
+    elif one.ours:
+        more = more or sanitize_line(one.detail or "")
+    more = f"{sanitize_line(one.status)}   {more}".strip()
+    return [name, state, format_gib(one.memory), sanitize_line(where), more]
 
 
 def _describe_worker_rank(instance: InstanceView) -> str | None:

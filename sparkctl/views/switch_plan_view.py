@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 
+from sparkctl.model.finding import Severity
 from sparkctl.model.node import NodeName
 from sparkctl.model.sample import MemoryBar
 from sparkctl.model.switch_plan import (
@@ -14,19 +16,17 @@ from sparkctl.model.switch_plan import (
     SwitchStep,
     distinguish_names,
 )
-from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.units import format_duration, format_gib
 from sparkctl.views.text.charts import render_memory_bar_line, render_memory_legend
 from sparkctl.views.text.frame_layout import draw_frame
-from sparkctl.views.text.line_wrap import wrap_rows
+from sparkctl.views.text.line_wrap import find_command, wrap_rows, wrap_text
 from sparkctl.views.text.styled_text import (
     Span,
     TextRow,
     TextStyle,
+    get_state_symbol,
     justify_row,
     make_row,
-    measure_text,
-    pad_text,
     sanitize_span,
 )
 
@@ -187,18 +187,19 @@ def _render_columns(
 def _render_stacked(
     change: NodeSwitchPlan, bars: Mapping[NodeName, MemoryBar], columns: int, was: str
 ) -> list[TextRow]:
-    now, then = (
-        make(change, bars, columns - 4, name) for make, name in ((_render_before, was), (_render_after, "then"))
-    )
-    body = [*now, *then]
+    body = _render_both(change, bars, columns - 4, was)
     title = make_row(sanitize_span(change.node, TextStyle.TITLE), Span(f" {was}, and afterwards", TextStyle.LABEL))
     return list(draw_frame(title, body, columns, len(body) + 2))
+
+
+def _render_both(change: NodeSwitchPlan, bars: Mapping[NodeName, MemoryBar], columns: int, was: str) -> list[TextRow]:
+    return [*_render_before(change, bars, columns, was), *_render_after(change, bars, columns, "then")]
 
 
 def _render_before(
     change: NodeSwitchPlan, bars: Mapping[NodeName, MemoryBar], columns: int, name: str = "memory"
 ) -> list[TextRow]:
-    rows = _render_memory(name, get_memory_before_switch(change, bars), columns)
+    rows = _render_memory(name, get_memory_before_switch(change, bars), columns, is_measured=change.node in bars)
     if not change.tenants:
         rows.append(make_row(" " * _LABEL_COLUMNS, Span("nothing runs here", TextStyle.STALE)))
     for one in change.tenants:
@@ -212,11 +213,12 @@ def _render_before(
 def _render_after(
     change: NodeSwitchPlan, bars: Mapping[NodeName, MemoryBar], columns: int, name: str = "memory"
 ) -> list[TextRow]:
-    rows = _render_memory(name, predict_memory_after_switch(change, bars), columns, is_expected=True)
+    then = predict_memory_after_switch(change, bars)
+    rows = _render_memory(name, then, columns, is_measured=change.node in bars, is_expected=True)
     rows += [_render_instance(one, columns, "stays") for one in change.remaining_containers]
     if change.starts is not None:
         need = None if change.fit is None else change.fit.needed_bytes
-        size = "" if need is None else f"≈ {format_gib(need)} est.  "
+        size = "not known  " if need is None else f"≈ {format_gib(need)} est.  "
         left = make_row(" " * _LABEL_COLUMNS, Span("+ ", TextStyle.GOOD), sanitize_span(change.starts, TextStyle.TITLE))
         rows.append(justify_row(left, make_row(Span(size, TextStyle.UNIT), Span("starts", TextStyle.GOOD)), columns))
     elif change.is_free_after:
@@ -233,109 +235,67 @@ def _render_instance(one: SwitchContainer, columns: int, does: str) -> TextRow:
         " " * _LABEL_COLUMNS, Span("- " if goes else "= ", TextStyle.ATTENTION if goes else TextStyle.LABEL),
         sanitize_span(one.instance, TextStyle.TITLE), sanitize_span(f"{port}{rank}{whose}", TextStyle.LABEL),
     )  # fmt: skip
-    held = "" if one.held is None else f"{format_gib(one.held)}  "
-    return justify_row(
-        left,
-        make_row(Span(held, TextStyle.UNIT), Span(does, TextStyle.ATTENTION if goes else TextStyle.LABEL)),
-        columns,
+    right = make_row(
+        Span(f"{format_gib(one.held)}  ", TextStyle.UNIT),
+        Span(does, TextStyle.ATTENTION if goes else TextStyle.LABEL),
     )
+    return justify_row(left, right, columns)
 
 
-# --- memory -----------------------------------------------------------------------------------------------------------
-
-
-def _render_memory(name: str, bar: MemoryBar | None, columns: int, is_expected: bool = False) -> list[TextRow]:
+def _render_memory(
+    name: str, bar: MemoryBar | None, columns: int, *, is_measured: bool, is_expected: bool = False
+) -> list[TextRow]:
+    """Return the bar, and the figures of its four parts where they were measured."""
     if bar is None:
         return [make_row(Span(f"{name:<{_LABEL_COLUMNS}}", TextStyle.LABEL), Span("not known", TextStyle.STALE))]
     wide = max(4, min(_MAX_BAR_COLUMNS, columns - _LABEL_COLUMNS - _BAR_TEXT_COLUMNS))
-    first = render_memory_bar_line(f"{name:<{_LABEL_COLUMNS}}", bar, wide, is_expected=is_expected)
+    forms = [(_LABEL_COLUMNS, gap, 0, 0) for gap in ("  ", " ")]  # the same figures in any width
     return [
-        first,
-        render_memory_legend(
-            bar,
-            columns,
-            [(_LABEL_COLUMNS, gap, 0, 0) for gap in ("  ", " ")],  # the same figures in any width
-        ),
+        render_memory_bar_line(f"{name:<{_LABEL_COLUMNS}}", bar, wide, is_expected=is_expected),
+        *([render_memory_legend(bar, columns, forms)] if is_measured else []),
     ]
 
 
-_MAX_PLAIN_BAR_COLUMNS = 36
-_PLAIN_BAR_TEXT_COLUMNS = 40  # width of the words beside a bar
-_INDENT_TEXT = " " * 8
+def render_plan_summary(plan: SwitchPlan, columns: int, hints: Sequence[str] = ()) -> list[TextRow]:
+    """Return what a plan comes to: its result, its problems with the ``hints`` that solve them, and the way back."""
+    usual = "" if plan.seconds is None else f" (usually ready after {format_duration(plan.seconds)})"
+    usual = usual if plan.is_possible and not plan.is_there else ""
+    bad, caution = (get_state_symbol(one) for one in (Severity.PROBLEM, Severity.WARNING))
+    rows = render_sentences(summarize_switch_plan(plan) + usual, columns, "", TextStyle.STRONG)
+    rows += [each for one in plan.obstacles for each in render_sentences(one, columns, bad, TextStyle.BAD)]
+    rows += [each for one in hints for each in render_hints(one, columns)]
+    rows += [each for one in plan.cautions for each in render_sentences(one, columns, caution, TextStyle.ATTENTION)]
+    return rows + render_sentences(describe_rollback_window(plan) or "", columns, "", TextStyle.LABEL)
 
 
-def format_switch_plan(plan: SwitchPlan, columns: int = 80) -> list[TextRow]:
-    """Return the whole plan: each Spark before and after, then the problems."""
-    if plan.is_there:
-        return [make_row(sanitize_span(summarize_switch_plan(plan)))]
+def render_sentences(words: str, columns: int, sign: str, tone: TextStyle) -> list[TextRow]:
+    """Return sentences, each line of them with the symbol."""
+    head = make_row(Span(f"{sign} ", tone)) if sign else ()
+    return [row for line in words.splitlines() for row in wrap_text(line, columns, tone, head=head)]
+
+
+def render_hints(hint: str | None, columns: int) -> list[TextRow]:
+    """Return the remedies, each in a row of its own, so that commands can be copied whole."""
+    rows: list[TextRow] = []
+    for line in filter(None, (hint or "").splitlines()):
+        command = find_command(line)
+        ways = (
+            [line] if command is None or not line.startswith(f"{command}, or ") else [command, line[len(command) + 5 :]]
+        )
+        for at, way in enumerate(ways):
+            head = "  or: " if at else "  try: "
+            rows += wrap_text(way, columns, TextStyle.VALUE, head=make_row(Span(head, TextStyle.VALUE)))
+    return rows
+
+
+_PRINTED_COLUMNS = 80  # a printed picture is not wider, where the terminal is
+
+
+def format_switch_plan(plan: SwitchPlan, columns: int | None = None) -> list[TextRow]:
+    """Return the whole plan for a terminal of ``columns``, None: sentences are not wrapped. The pictures stand first, so
+    that the result is read last."""
     rows: list[TextRow] = []
     for change in plan.changes:
-        rows += [*format_node_change(change, columns), ()]
-    usual = (
-        ""
-        if plan.seconds is None or not plan.is_possible
-        else f" (usually ready after {format_duration(plan.seconds)})"
-    )
-    rows.append(make_row(sanitize_span(summarize_switch_plan(plan) + usual)))
-    rows += [make_row(sanitize_span(each)) for each in (describe_rollback_window(plan),) if each is not None]
-    rows += [make_row(Span("✕ ", TextStyle.BAD), sanitize_span(one, TextStyle.BAD)) for one in plan.obstacles]
-    rows += [
-        make_row(Span("▲ ", TextStyle.ATTENTION), sanitize_span(one, TextStyle.ATTENTION)) for one in plan.cautions
-    ]
-    return rows
-
-
-def format_node_change(change: NodeSwitchPlan, columns: int = 80) -> list[TextRow]:
-    """Return one Spark before and after."""
-    cells = max(8, min(_MAX_PLAIN_BAR_COLUMNS, columns - _PLAIN_BAR_TEXT_COLUMNS))
-    names = max((measure_text(sanitize_line(one.instance)) for one in change.tenants), default=0)
-    names = max(names, measure_text(change.starts or ""))
-    rows = [make_row(sanitize_span(change.node, TextStyle.TITLE))]
-    rows.append(_format_memory_row("now", get_memory_before_switch(change, {}), cells))
-    rows += [_format_instance(one, names) for one in change.tenants]
-    if not change.tenants:
-        rows.append(make_row(_INDENT_TEXT, Span("nothing is there", TextStyle.LABEL)))
-    rows.append(_format_memory_row("then", predict_memory_after_switch(change, {}), cells, expected=True))
-    rows += [_format_kept_instance(one, names) for one in change.remaining_containers]
-    if change.starts is not None:
-        need = None if change.fit is None else change.fit.needed_bytes
-        size = "      not known" if need is None else f"≈ {format_gib(need):>9}"
-        name = sanitize_span(pad_text(change.starts, names), TextStyle.TITLE)
-        rows.append(
-            make_row(_INDENT_TEXT, name, Span(f"  {size:>11}", TextStyle.VALUE), Span("  starts", TextStyle.GOOD))
-        )
-    if change.is_free_after:
-        rows.append(make_row(_INDENT_TEXT, Span(f"nothing: {change.node} is free", TextStyle.GOOD)))
-    return rows
-
-
-def _format_instance(one: SwitchContainer, names: int) -> TextRow:
-    words = (
-        Span(f"  stops: {describe_conflicts(one.conflicts)}", TextStyle.ATTENTION)
-        if one.must_stop
-        else Span("  stays", TextStyle.LABEL)
-    )
-    foreign = () if one.ours else (Span(", not sparkctl's", TextStyle.LABEL),)
-    return make_row(*_format_instance_name(one, names), words, *foreign)
-
-
-def _format_kept_instance(one: SwitchContainer, names: int) -> TextRow:
-    return make_row(*_format_instance_name(one, names), Span("  as before", TextStyle.LABEL))
-
-
-def _format_instance_name(one: SwitchContainer, names: int) -> tuple[Span, ...]:
-    rank = "" if one.rank is None else f"  rank {one.rank}"
-    held = "—" if one.held is None else format_gib(one.held)
-    return (
-        Span(_INDENT_TEXT),
-        sanitize_span(pad_text(sanitize_line(one.instance), names), TextStyle.TITLE),
-        Span(f"  {held:>11}", TextStyle.VALUE),
-        Span(rank, TextStyle.LABEL),
-    )
-
-
-def _format_memory_row(name: str, bar: MemoryBar | None, cells: int, *, expected: bool = False) -> TextRow:
-    label = f"  {name:<6}"
-    if bar is None:
-        return make_row(Span(label, TextStyle.LABEL), Span("memory not known", TextStyle.STALE))
-    return render_memory_bar_line(label, bar, cells, is_expected=expected)
+        both = _render_both(change, {}, min(columns or _PRINTED_COLUMNS, _PRINTED_COLUMNS) - 2, "now")
+        rows += [make_row(sanitize_span(change.node, TextStyle.TITLE)), *(make_row("  ", *one) for one in both), ()]
+    return rows + render_plan_summary(plan, columns or sys.maxsize)

@@ -29,10 +29,11 @@ from sparkctl.views.overview.tile_rows import (
     render_log_text,
 )
 from sparkctl.views.switch_plan_view import (
-    describe_rollback_window,
     describe_switch_step,
+    render_hints,
+    render_plan_summary,
+    render_sentences,
     render_switch_plan,
-    summarize_switch_plan,
 )
 from sparkctl.views.text.charts import drop_least_important, expand_charts
 from sparkctl.views.text.frame_layout import draw_frame, pad_screen
@@ -43,7 +44,6 @@ from sparkctl.views.text.styled_text import (
     TextRow,
     TextStyle,
     get_state_symbol,
-    justify_row,
     make_row,
     measure_row,
     measure_text,
@@ -202,48 +202,21 @@ def _render_plan_summary(scene: SwitchScreenModel, columns: int) -> list[TextRow
     """Return the result of the plan, its problems, and the key to press."""
     if scene.plan is None:
         if scene.trouble is not None:
-            rows = _render_sentences(scene.trouble, columns, get_state_symbol(Severity.PROBLEM), TextStyle.BAD)
-            return rows + _render_hints(scene.hint, columns)
+            rows = render_sentences(scene.trouble, columns, get_state_symbol(Severity.PROBLEM), TextStyle.BAD)
+            return rows + render_hints(scene.hint, columns)
         return [make_row(Span("reading the Sparks: what runs there, and what conflicts ...", TextStyle.STALE))]
     plan = scene.plan
-    about = "" if plan.seconds is None else f"about {format_clock(plan.seconds)} until ready"
-    rows = _render_sentences(summarize_switch_plan(plan), columns, "", TextStyle.STRONG)
-    bad, caution = (get_state_symbol(one) for one in (Severity.PROBLEM, Severity.WARNING))
-    rows += [each for one in plan.obstacles for each in _render_sentences(one, columns, bad, TextStyle.BAD)]
-    rows += [each for one in plan.hints for each in _render_hints(one, columns)]
-    rows += [each for one in plan.cautions for each in _render_sentences(one, columns, caution, TextStyle.ATTENTION)]
+    rows = render_plan_summary(plan, columns, plan.hints)
+    caution = get_state_symbol(Severity.WARNING)
     for words, hint in scene.cautions:
         if words not in plan.cautions:
-            rows += [*_render_sentences(words, columns, caution, TextStyle.ATTENTION), *_render_hints(hint, columns)]
+            rows += [*render_sentences(words, columns, caution, TextStyle.ATTENTION), *render_hints(hint, columns)]
     if plan.obstacles or plan.is_there:
         return rows
-    if (way_back := describe_rollback_window(plan)) is not None:
-        rows += _render_sentences(way_back, columns, "", TextStyle.LABEL)
     if scene.do_key is not None and not scene.is_planning:
-        key = make_row(Span(scene.do_key, TextStyle.KEY), Span(" does it, after a question", TextStyle.LABEL))
-        rows.append(justify_row(key, make_row(Span(about, TextStyle.UNIT)), columns))
+        rows.append(make_row(Span(scene.do_key, TextStyle.KEY), Span(" does it, after a question", TextStyle.LABEL)))
     elif scene.is_planning:
         rows.append(make_row(Span("reading the Sparks again ...", TextStyle.STALE)))
-    return rows
-
-
-def _render_sentences(words: str, columns: int, sign: str, tone: TextStyle) -> list[TextRow]:
-    """Return sentences, each line of them with the symbol."""
-    head = make_row(Span(f"{sign} ", tone)) if sign else ()
-    return [row for line in words.splitlines() for row in wrap_text(line, columns, tone, head=head)]
-
-
-def _render_hints(hint: str | None, columns: int) -> list[TextRow]:
-    """Return the remedies, each in a row of its own, so that commands can be copied whole."""
-    rows: list[TextRow] = []
-    for line in filter(None, (hint or "").splitlines()):
-        command = find_command(line)
-        ways = (
-            [line] if command is None or not line.startswith(f"{command}, or ") else [command, line[len(command) + 5 :]]
-        )
-        for at, way in enumerate(ways):
-            head = "  or: " if at else "  try: "
-            rows += wrap_text(way, columns, TextStyle.VALUE, head=make_row(Span(head, TextStyle.VALUE)))
     return rows
 
 
@@ -377,26 +350,26 @@ def _render_result(course: SwitchProgress, end: CommandEnded, scene: SwitchScree
     """Return how the switch ended: ready, or why not, and the state of the previous models."""
     if end.outcome in (Outcome.READY, Outcome.DONE):
         words, tone = describe_command_result("switch", end, [end.node] if end.node else [], ())
-        rows = _render_sentences(words, columns, "", tone)
+        rows = render_sentences(words, columns, "", tone)
         return [*rows, make_row(Span(f"{format_duration(end.seconds)} in all", TextStyle.LABEL))]
     bad = get_state_symbol(Phase.FAILED)
     rows = _render_rollback(course, scene, columns)
     has_story = end.verdict is not None
     if end.verdict is not None:
         who = end.instance or course.instance
-        rows += _render_sentences(f"{who} failed: {end.verdict.summary}", columns, bad, TextStyle.BAD)
+        rows += render_sentences(f"{who} failed: {end.verdict.summary}", columns, bad, TextStyle.BAD)
         for proof in end.verdict.evidence[:1]:
-            told = _render_sentences(f"{proof.location}: {proof.text}", columns, " ", TextStyle.VALUE)
+            told = render_sentences(f"{proof.location}: {proof.text}", columns, " ", TextStyle.VALUE)
             rows += told[:_MAX_PROOF_LINES]
             if len(told) > _MAX_PROOF_LINES:
                 rows[-1] = (*rows[-1], Span(" …", TextStyle.LABEL))
-        rows += _render_hints(end.verdict.remedy, columns)
+        rows += render_hints(end.verdict.remedy, columns)
     if end.message is not None and not (has_story and course.current_step is SwitchStep.RESTORED):
-        rows += _render_sentences(
+        rows += render_sentences(
             end.message, columns, " " if has_story else bad, TextStyle.ATTENTION if rows else TextStyle.BAD
         )
-    rows += _render_hints(end.hint, columns)
-    return rows or _render_sentences(f"{end.outcome} after {format_duration(end.seconds)}", columns, bad, TextStyle.BAD)
+    rows += render_hints(end.hint, columns)
+    return rows or render_sentences(f"{end.outcome} after {format_duration(end.seconds)}", columns, bad, TextStyle.BAD)
 
 
 def _render_rollback(course: SwitchProgress, scene: SwitchScreenModel, columns: int) -> list[TextRow]:
@@ -407,7 +380,7 @@ def _render_rollback(course: SwitchProgress, scene: SwitchScreenModel, columns: 
     old = describe_step(SwitchStep.RESTORED, course, is_done=True)
     proofs = "; ".join(one.text for one in restored.proofs)
     said = proofs if proofs.startswith(old) else f"{old}: {proofs}" if proofs else old
-    return _render_sentences(said, columns, get_state_symbol(Phase.READY), TextStyle.GOOD)
+    return render_sentences(said, columns, get_state_symbol(Phase.READY), TextStyle.GOOD)
 
 
 def render_switch_progress_line(course: SwitchProgress, now: float, key: str | None) -> TextRow:

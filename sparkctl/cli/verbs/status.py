@@ -183,7 +183,7 @@ def _format_views(
 
     width = stdout.get_terminal_width()
     if form.is_wide or form.name is not None:
-        rows: list[TextRow | str] = [*format_status(views, width, with_details=True, found=found)]
+        rows: list[TextRow | str] = [*format_status(views, width, found)]
     else:
         rows = [*format_status_table(views, width, found)]
     return [*rows, *_describe_pending_stops(context, views)]

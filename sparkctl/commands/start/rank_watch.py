@@ -15,7 +15,7 @@ from sparkctl.commands.start.start_watch import StartWatch, WatchResult, collect
 from sparkctl.concurrency import gather_or_cancel, run_in_background, run_until_first
 from sparkctl.context import CommandContext
 from sparkctl.engines.base import Engine
-from sparkctl.errors import DockerError, NodeError
+from sparkctl.errors import DockerError, NodeError, SparkctlError
 from sparkctl.logs import rank_verdict, start_verdict, verdict_builder
 from sparkctl.logs.rank_verdict import ClockOffset, RankFailure, find_first_failure, measure_clock_offset
 from sparkctl.logs.reader import save_log
@@ -318,6 +318,7 @@ async def watch_ranks(ctx: CommandContext, ranks: Sequence[RankWatch], clocks: C
     tasks = [asyncio.create_task(rank.watch_until_end()) for rank in ranks]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        _raise_defect(tasks)
         if any(_has_failed(task) for task in tasks):
             return await _build_failure_result(ctx, ranks, tasks, clocks)
         watched = next(task for task in tasks if task.done()).result()
@@ -330,6 +331,13 @@ async def watch_ranks(ctx: CommandContext, ranks: Sequence[RankWatch], clocks: C
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _raise_defect(tasks: Sequence[asyncio.Task[WatchResult]]) -> None:
+    """Raise what a rank's watch raised, unless it is an error of its node: that is a result."""
+    for task in tasks:
+        if task.done() and not task.cancelled() and not isinstance(task.exception(), SparkctlError):
+            task.result()
 
 
 def _has_failed(task: asyncio.Task[WatchResult]) -> bool:
@@ -373,6 +381,7 @@ async def _build_failure_result(
     await _wait_for_tasks(
         ctx, [task for task, rank in zip(tasks, ranks, strict=True) if _is_reachable(rank)], _LOG_END_SECONDS
     )
+    _raise_defect(tasks)
     failures = [
         (rank, await rank.diagnose_failure(verdict))
         for rank, verdict in zip(ranks, verdicts, strict=True)

@@ -277,11 +277,12 @@ DOCKER_FAILURES = (
         fatal=True,
     ),
     failure_rule(
-        r"requested image's platform \((?P<its>[^)]*)\) does not match the detected host platform",
+        r"requested image's platform \((?P<its>[^)]*)\) does not match the detected host platform"
+        r"|image platform \((?P<other>[^)]*)\) does not match the expected platform",
         FailureCause.IMAGE_ARCH,
-        "The image was built for {its}: a Spark is linux/arm64.",
+        "The image was built for [{its}][{other}]: a Spark is linux/arm64.",
         "Take an image built for linux/arm64.",
-        needle="requested image's platform",
+        needle=("requested image's platform", "image platform ("),
         on="image",
         weight=FailureWeight.LIKELY,
     ),

@@ -719,6 +719,7 @@ IMAGE_FAILURES = (
         r"|No package metadata was found for \S{1,60}|is required for a normal functioning of this module.{0,100}"
         r"|requires the .{0,60}extensions? \(.{1,80}\)"
         r"|[Ll]ibrary lib\S{1,60} is not found or cannot be loaded|cuDNN version incompatibility.{0,100}"
+        r"|cuDNN is not available|[\w.+-]{2,40} is not available[.,;:] [Pp]lease install .{1,80}"
         r"|CUDNN_STATUS_(?:NOT_INITIALIZED|SUBLIBRARY_VERSION_MISMATCH|SUBLIBRARY_LOADING_FAILED|VERSION_MISMATCH)"
         r"|(?:is installed with|\w version) .{0,60}(?:less than|does not match|mismatch).{0,80}|[Vv]ersion mismatch\b.{0,80}"
         r"|Descriptors cannot be created directly|[Ff]ailed to import [\w.]{1,120} because of the following error"
@@ -739,6 +740,8 @@ IMAGE_FAILURES = (
             "requires the ",
             " is not found or cannot be loaded",
             "cuDNN version incompatibility",
+            "cuDNN is not available",
+            "lease install ",
             "CUDNN_STATUS_",
             "installed with",
             " version",

@@ -12,8 +12,10 @@ import pytest
 
 from sparkctl import engines
 from sparkctl.commands.show_log import ShowLog, show_log
+from sparkctl.commands.start.rank_watch import RankWatch
 from sparkctl.commands.start.start_instance import start_instance
 from sparkctl.commands.start.start_request import StartInstance
+from sparkctl.commands.start.start_watch import WatchResult
 from sparkctl.commands.stop.stop_instance import StopInstance, stop_instance
 from sparkctl.config import load_config
 from sparkctl.context import CommandContext
@@ -166,6 +168,24 @@ async def test_a_rank_that_fails_ends_the_other_and_is_named(ctx: CommandContext
         assert list_phases(events, broken)[-1] is Phase.FAILED
         assert list_phases(events, other)[-1] in (Phase.STOPPED, Phase.FAILED)
         assert all(ctx.history.list_saved_logs("qwen36-tp2", [NodeName(node)]) for node in BOTH)
+
+
+async def test_a_defect_in_the_watch_of_one_rank_is_raised_where_the_other_failed(
+    ctx: CommandContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watch = RankWatch.watch_until_end
+
+    async def end_with_defect(rank: RankWatch) -> WatchResult:
+        found = await watch(rank)
+        if rank.plan.rank == 1:
+            raise LookupError("a defect")
+        return found
+
+    monkeypatch.setattr(RankWatch, "watch_until_end", end_with_defect)
+    async with SimulatedSparks(faults={"spark1": "cuda-oom"}, speed=3) as sparks:
+        with pytest.raises(LookupError, match="a defect"):
+            await collect_events(ctx, make_start_request(sparks))
+        assert list_container_states(sparks) == ["exited", "exited"]
 
 
 async def test_a_rank_that_mpirun_started_is_named_where_it_fails(ctx: CommandContext) -> None:

@@ -235,10 +235,20 @@ def test_a_line_that_docker_cut_into_objects_is_one_and_an_exception_beside_the_
     ]
 
 
+def test_a_record_of_a_logger_among_plain_lines_is_read_as_its_text() -> None:
+    record = {"msg": "exec container process: Exec format error", "level": "error"}
+    answer = {"text": "a model's own answer", "tokens": 5}
+    lines = ["WARNING: image platform", json.dumps(record), json.dumps(answer)]
+    found = b"".join(strip_wrapping(["".join(f"{line}\n" for line in lines).encode()], read_line_header))
+    assert found.decode().splitlines()[:2] == [lines[0], record["msg"]]
+    only_answers = f"INFO a\n{lines[2]}\n".encode()
+    assert b"".join(strip_wrapping([only_answers], read_line_header)) == only_answers
+
+
 def test_nothing_is_taken_from_lines_that_are_understood_as_they_are() -> None:
     for one in load_posted_logs():
-        if one.log.startswith(b"> ") or one.name in {"q39", "q44", "q59", "kf07"}:
-            continue  # quoted in an answer; a collector's level and time before each line
+        if one.log.startswith(b"> ") or one.name in {"q39", "q44", "q59", "kf07", "blind10-26"}:
+            continue  # quoted in an answer; a collector's level and time before each line; a logger's record among plain lines
         assert b"".join(strip_wrapping([one.log], read_line_header)) == one.log, one.name
 
 

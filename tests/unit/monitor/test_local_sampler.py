@@ -14,6 +14,7 @@ from sparkctl.errors import AgentFailed
 from sparkctl.model.events import NodeStateChanged, SampleArrived
 from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.monitor.sampler import NodeSampler
+from sparkctl.node import bootstrap
 from sparkctl.transport.node_connection import node_state_for_error
 from sparkctl.transport.node_session import NodeSession
 
@@ -140,6 +141,13 @@ async def test_a_line_of_something_else_ends_nothing(tmp_path: Path, monkeypatch
     assert [(one.state, one.detail) for one in said] == [
         (NodeState.OK, "1 line on its stdout came from another program")
     ]
+
+
+async def test_a_defect_of_the_keepalives_is_raised_with_the_next_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bootstrap, "KEEPALIVE_SECONDS", None)
+    with pytest.raises(TypeError, match="NoneType"):
+        await collect_samples(2, NodeSampler(NodeSession(HERE), every=0.05).stream_samples())
+    assert list_agent_processes() == []
 
 
 @pytest.mark.parametrize("status", [127, 126, 42])

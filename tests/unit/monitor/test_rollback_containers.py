@@ -127,8 +127,9 @@ def test_status_says_what_it_is_kept_for_and_that_nothing_is_wrong_with_it() -> 
     assert line.split("   ") == [
         "",
         " ○ minimax-m27",
-        "stopped",
+        "kept",
         "—",
         "rank 1 of 2, head on spark1",
-        "kept for the way back",
+        "Exited (137) 3 seconds ago",
+        "for the way back",
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from sparkctl.model.events import FindingReported
 from sparkctl.model.finding import Finding, FindingEvidence, FindingKind, Severity
 from sparkctl.model.node import NodeName
 from sparkctl.views.finding_view import format_node_findings, render_finding
@@ -45,8 +46,10 @@ def test_it_fits_a_narrow_terminal_and_what_began_now_is_said() -> None:
 
 
 def test_each_row_of_a_finding_begins_below_its_first_word() -> None:
-    found = replace(STUCK, remedy="unplug the adapter from the wall and from the Spark for a minute")
-    rows = [join_text(row) for row in render_finding(found, 1250.0, 44, ())]
+    found = FindingReported.from_finding(
+        0.0, replace(STUCK, remedy="unplug the adapter from the wall and from the Spark for a minute")
+    )
+    rows = [join_text(row) for row in render_finding(found, "now", 44)]
     assert max(map(len, rows)) <= 44
     indents = {len(row) - len(row.lstrip()) for row in rows if row.startswith(" ")}
-    assert indents == {len("seen  ")}, rows
+    assert indents == {len("seen   ")}, rows

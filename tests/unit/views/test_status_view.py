@@ -81,7 +81,7 @@ def test_rows_that_are_too_wide_go_on_in_a_second_line(width: int) -> None:
     assert "http://spark-2a60.local:8003" in text
     assert "12/18" in text
     whole = format_status([make_status_view(*rows)])
-    assert len(whole) == 4
+    assert len(whole) == 7, "the node, each instance, and what it was made from"
 
 
 def test_a_node_that_is_away_folds_its_reason_and_keeps_its_command() -> None:
@@ -104,7 +104,7 @@ def test_ascii_is_ascii_whatever_is_not_known() -> None:
 
 
 def test_an_instance_of_ours_without_a_phase_is_unknown() -> None:
-    (row,) = format_status([make_status_view(replace(make_instance_view("a"), phase=None))])[1:]
+    row = format_status([make_status_view(replace(make_instance_view("a"), phase=None))])[1]
     assert row.split()[:3] == ["◌", "a", "unknown"]
 
 
@@ -160,7 +160,7 @@ def test_age_is_that_of_docker(status: str, age: str) -> None:
 
 
 def test_details_name_the_image() -> None:
-    text = "\n".join(format_status([make_status_view(make_instance_view("a"))], 80, with_details=True))
+    text = "\n".join(format_status([make_status_view(make_instance_view("a"))], 80))
     assert "image lmsysorg/sglang:v0.5.12-cu130-runtime" in text
 
 
@@ -168,10 +168,10 @@ def test_details_name_the_source_s_figure_beside_the_live_one() -> None:
     reference = ComparableReference("https://example.org/post", (ReferenceRate(1, FigureRange(12.7, 12.7)),))
     live = EngineMeter(activity=EngineActivity.DECODING, generation_rate=12.4, running=1)
     one = replace(make_instance_view("a"), numbers=live, reference=reference)
-    text = "\n".join(format_status([make_status_view(one)], 200, with_details=True))
+    text = "\n".join(format_status([make_status_view(one)], 200))
     assert text.endswith("· 12.4 tok/s · source 12.7")
     two = replace(one, numbers=replace(live, running=4))
-    assert "source" not in "\n".join(format_status([make_status_view(two)], 200, with_details=True))
+    assert "source" not in "\n".join(format_status([make_status_view(two)], 200))
 
 
 def test_a_download_has_the_name_of_its_profile_and_says_how_far_it_is() -> None:

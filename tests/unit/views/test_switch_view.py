@@ -160,7 +160,7 @@ def test_what_is_left_afterwards_is_the_plans_figure_in_four_parts() -> None:
 
 
 def test_the_command_line_and_the_panel_draw_the_same_memory_and_say_the_same_of_it() -> None:
-    told = [join_text(one) for one in format_switch_plan(PLAN, 80)]
+    told = [join_text(one) for one in format_switch_plan(PLAN)]
     panel = render_screen(SCENE, 80, 60)
     for change in CHANGES:
         for bar in (memory_before(change, {}), memory_after(change, {})):
@@ -172,6 +172,15 @@ def test_the_command_line_and_the_panel_draw_the_same_memory_and_say_the_same_of
     assert f"{summarize_switch_plan(PLAN)} (usually ready after 3 min 18 s)" in told
     assert describe_rollback_window(PLAN) in told
     assert summarize_switch_plan(PLAN) in panel
+    for line in (
+        "- minimax-m27  rank 0 of 2",
+        "no room for both",
+        "+ qwen36",
+        "○ nothing: it is free",
+        "▲ the image is old",
+    ):
+        assert any(line in one for one in told)
+        assert line in panel
     assert "the containers of minimax-m27 are kept until qwen36 has answered with a token" in panel
     for other in (replace(PLAN, rolls_back=False), replace(PLAN, halves=("minimax-m27",), rolls_back=False)):
         way_back = describe_rollback_window(other)
@@ -181,7 +190,7 @@ def test_the_command_line_and_the_panel_draw_the_same_memory_and_say_the_same_of
         assert ("there is no rollback" in way_back) == bool(other.halves)
     refused = replace(PLAN, obstacles=("port 8003 is taken by postgres",))
     assert describe_rollback_window(refused) is None
-    assert summarize_switch_plan(refused) in [join_text(one) for one in format_switch_plan(refused, 80)]
+    assert summarize_switch_plan(refused) in [join_text(one) for one in format_switch_plan(refused)]
 
 
 def test_a_step_names_what_it_is_about_and_where_that_was_not_told_says_what_was_there() -> None:
