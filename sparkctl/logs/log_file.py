@@ -417,7 +417,7 @@ def _strip_pretty_json(block: bytes) -> bytes:
 def _strip_pretty_line(line: str) -> bytes:
     """Return the text that a line of JSON holds, an empty line where it holds none."""
     found = _PRETTY_TEXT.match(line)
-    text = None if found is None else _load_line(found["text"])
+    text = None if found is None else _load_text(found["text"])
     return b"\n" if not isinstance(text, str) else f"{text.rstrip()}\n".encode("utf-8", "replace")
 
 
@@ -440,10 +440,12 @@ def _load_lines(lines: Sequence[str]) -> list[Any]:
 
 
 def _load_line(line: str) -> Any:
-    if not line.startswith("{"):
-        return None
+    return _load_text(line) if line.startswith("{") else None
+
+
+def _load_text(text: str) -> Any:
     try:
-        return json.loads(line)
+        return json.loads(text)
     except (ValueError, RecursionError):
         return None
 
