@@ -108,7 +108,7 @@ def _invoke_click(arguments: list[str]) -> int:
         stdout.print_line(help_.format_message())
         return int(ExitCode.USAGE)
     except click.ClickException as wrong:
-        more = stderr.print_usage_error(wrong, suggest_node_option(wrong, arguments))
+        more = stderr.print_usage_error(wrong, suggest_usage(wrong, arguments))
         _print_json_result(arguments, wrong.format_message(), more, int(ExitCode.USAGE))
         return int(ExitCode.USAGE)
     except (click.Abort, KeyboardInterrupt):
@@ -118,13 +118,18 @@ def _invoke_click(arguments: list[str]) -> int:
         return _report_error(arguments, message, None, int(ExitCode.INTERRUPTED))
 
 
-def suggest_node_option(wrong: click.ClickException, arguments: list[str]) -> str | None:
-    """Return the command line that is meant where a node stands among the names: `up qwen36 spark1`; None for all else."""
+def suggest_usage(wrong: click.ClickException, arguments: list[str]) -> str | None:
+    """Return the command line that is meant where a node stands among the names, as in `up qwen36 spark1`, or where an option
+    or a verb is another tool's; None for all else."""
     import click
 
-    from sparkctl.cli.options import is_configured_node
+    from sparkctl.cli.options import COPY_HINT, OPTION_HINTS, is_configured_node
 
     ctx = getattr(wrong, "ctx", None)
+    if isinstance(wrong, click.NoSuchOption) and ctx is not None:
+        return OPTION_HINTS.get((ctx.command.name, wrong.option_name))
+    if isinstance(wrong, click.MissingParameter) and arguments[0] in ("cp", "copy"):
+        return COPY_HINT
     if (
         ctx is None
         or not any("--node" in param.opts for param in ctx.command.params)

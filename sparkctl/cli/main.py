@@ -158,7 +158,7 @@ def sparkctl_command(ctx: click.Context, replay: str | None, readonly: bool, pla
     """Start, watch and stop LLM engines on NVIDIA DGX Sparks, and explain why one did not start.
 
     Without a verb, on a terminal, sparkctl opens the panel. Data goes to stdout, messages to stderr; --json prints JSON lines. For one
-    verb or topic, see sparkctl help VERB. What other tools call ps, ls, start, run, stop and rm works, too.
+    verb or topic, see sparkctl help VERB. The words of other tools (ps, ls, start, run, stop, rm) work, too.
     """
     if ctx.invoked_subcommand is not None:
         given = {"--replay": replay is not None, "--readonly": readonly, "--plain": plain}

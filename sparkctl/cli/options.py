@@ -94,6 +94,15 @@ VERB_HINTS = {
     **dict.fromkeys(("replace", "swap"), "sparkctl switch PROFILE"),
 }  # fmt: skip
 
+_STATUS_FILTER = "sparkctl status NAME        one model or Spark\nsparkctl status -o json        for jq"
+_UP_FOLLOW = "sparkctl up PROFILE        shows each step until it is ready\nsparkctl logs PROFILE --follow"
+# options of other tools, by the verb: what to type instead, one a line
+OPTION_HINTS = {
+    **dict.fromkeys((("status", "--filter"), ("status", "-f")), _STATUS_FILTER),
+    **dict.fromkeys((("up", "--follow"), ("up", "-f"), ("up", "--attach")), _UP_FOLLOW),
+}
+COPY_HINT = "sparkctl sync PROFILE --from NODE --to NODE        copies a model\na file: scp, or on the node docker cp"
+
 # the same below a verb, where it has the command that stands for it
 SUBCOMMAND_ALIASES = {
     **dict.fromkeys(("ls", "ps"), "list"),

@@ -94,9 +94,12 @@ def print_hints(hint: str | None) -> None:
 
 def print_usage_error(wrong: click.ClickException, hint: str | None = None) -> str | None:
     """Print what is wrong with the command line; return the command that shows its help."""
-    from click import MissingParameter
+    from click import MissingParameter, NoSuchOption
 
-    print_error(wrong.format_message(), hint)
+    is_known = hint is not None and isinstance(wrong, NoSuchOption)
+    print_error(
+        wrong.message if is_known else wrong.format_message(), hint
+    )  # an option that only looks alike is not meant
     ctx = getattr(wrong, "ctx", None)
     if ctx is None:
         return None

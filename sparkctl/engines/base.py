@@ -10,15 +10,17 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum, StrEnum
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from sparkctl.model.engine_metrics import EngineFact, EngineFactName, EngineMetrics, StatsLine
 from sparkctl.model.node import LEAST_TOTAL_BYTES
 from sparkctl.model.phase import Phase, Step
-from sparkctl.model.profile import FlagValues, Profile
 from sparkctl.model.text.sanitize import truncate_text
 from sparkctl.model.text.units import GIB
 from sparkctl.model.verdict import ChangeDirection, Confidence, FailureCause
+
+if TYPE_CHECKING:
+    from sparkctl.model.profile import Profile
 
 HUB_CACHE = "~/.cache/huggingface"
 HUB_CACHE_TARGET = "/root/.cache/huggingface"
@@ -423,6 +425,8 @@ class Engine:
 
     def find_api_key(self, profile: Profile) -> str | None:
         """Return the key that its HTTP API requires: the value of ``--api-key``, the first one if there are several."""
+        from sparkctl.model.profile import FlagValues  # reading a log needs no profile
+
         for key, value in profile.args:
             if key.lstrip("-").replace("_", "-") == "api-key":
                 if isinstance(value, str):

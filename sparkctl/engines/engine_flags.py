@@ -21,11 +21,10 @@ from typing import TYPE_CHECKING, Any
 from sparkctl import engines
 from sparkctl.engines.base import EngineDefaults
 from sparkctl.errors import InvalidInput
-from sparkctl.model.profile import ArgValue, FlagValues, JsonValue, Profile
 from sparkctl.model.text.sanitize import load_json_map
 
 if TYPE_CHECKING:
-    from sparkctl.model.profile import Profile
+    from sparkctl.model.profile import ArgValue, Profile
 
 
 _ENGINES_DIRECTORY = Path(engines.__file__).parent
@@ -388,6 +387,8 @@ def render_args(args: tuple[tuple[str, ArgValue], ...]) -> tuple[str, ...]:
     """Return ``args`` as words, in order: True is a bare flag, False nothing, a tuple repeats the flag, `FlagValues`
     follow it.
     """
+    from sparkctl.model.profile import FlagValues, JsonValue  # reading a log needs no profile
+
     out: list[str] = []
     for key, value in args:
         if isinstance(value, bool):

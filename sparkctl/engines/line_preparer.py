@@ -64,9 +64,6 @@ _LAUNCHER = re.compile(
     r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d{1,9})? - (?:DEBUG|INFO|WARNING|ERROR|CRITICAL) - "
     + _INNER_NAME_PATTERN
 )
-LOG_PREFIX_PATTERN = re.sub(
-    r"\?P<\w+>", "?:", _LOG_PREFIX.pattern
-)  # without group names, for use within a larger pattern
 _PREFIX_STARTS = frozenset("(DIWEC[!0123456789")
 _LEVELS_BY_LETTER = {
     "D": "DEBUG",

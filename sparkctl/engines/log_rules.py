@@ -378,12 +378,9 @@ class RuleFinder:
         return self._latest[1]
 
     def _find_candidates(self, line: str) -> list[FailureRule]:
-        places: set[int] = set()
-        for gram in self._needles_by_gram.keys() & _list_grams(line):
-            for needle in self._needles_by_gram[gram]:
-                if needle in line:
-                    places.update(self._places[needle])
-        return [self._rules[place] for place in sorted(places)]
+        places = self._places
+        found = {place for needle in _find_needles(line) for place in places.get(needle, ())}
+        return [self._rules[place] for place in sorted(found)]
 
     def list_completions(self, line: str) -> list[str]:
         """Return a line whose end is cut with what may have followed: the rest of each needle that begins at its end, the longest
@@ -411,11 +408,29 @@ class RuleFinder:
         for place, rule in enumerate(self._rules):
             for needle in rule.needles:
                 places.setdefault(needle, []).append(place)
+        _add_needles(places)
         return places
 
-    @cached_property
-    def _needles_by_gram(self) -> dict[int, list[str]]:
-        return _index_by_gram(self._places)
+
+# Of the rules of all engines that have read a line so far: most are common to all, and all read the first lines of a log.
+_needles_by_gram: dict[int, list[str]] = {}
+_known_needles: set[str] = set()
+
+
+def _add_needles(needles: Iterable[str]) -> None:
+    """Index needles by a rare gram: a line without it holds none of them."""
+    new = [needle for needle in needles if needle not in _known_needles]
+    _known_needles.update(new)
+    for needle in new:
+        _needles_by_gram.setdefault(_choose_gram(needle), []).append(needle)
+    _find_needles.cache_clear()
+
+
+@lru_cache(_MAX_PREFIXES)
+def _find_needles(line: str) -> list[str]:
+    """Return the needles in a line."""
+    grams = _needles_by_gram.keys() & _list_grams(line)
+    return [needle for gram in grams for needle in _needles_by_gram[gram] if needle in line]
 
 
 def _list_grams(text: str) -> set[int]:
@@ -427,28 +442,18 @@ def _list_grams(text: str) -> set[int]:
     return grams
 
 
-def _index_by_gram(needles: Iterable[str]) -> dict[int, list[str]]:
-    """Return the needles by a rare gram: a line without it holds none of them."""
-    found: dict[int, list[str]] = {}
-    for needle in needles:
-        found.setdefault(_choose_gram(needle), []).append(needle)
-    return found
-
-
-@cache
 def _choose_gram(needle: str) -> int:
-    """Return a rare gram of a needle. Most needles are those of all engines."""
-    last = len(needle) - _GRAM_CHARS
-    places = {0, last // 3, last * 2 // 3, last}  # to weigh every place takes longer than it gains
-    (gram,) = _list_grams(min((needle[place : place + _GRAM_CHARS] for place in sorted(places)), key=_weigh_gram))
+    """Return a rare gram of a needle."""
+    costs, last = needle.encode("latin-1", "replace").translate(_LETTER_COSTS), len(needle) - _GRAM_CHARS
+    places = (0, last // 3, last * 2 // 3, last)  # to weigh every place takes longer than it gains
+    place = min(places, key=lambda at: sum(costs[at : at + _GRAM_CHARS]))
+    (gram,) = _list_grams(needle[place : place + _GRAM_CHARS])
     return gram
 
 
-def _weigh_gram(gram: str) -> int:
-    return sum(_LETTER_COSTS.get(char, 0) for char in gram)
-
-
-_LETTER_COSTS = {char: len(_COMMON_LETTERS) - at for at, char in enumerate(_COMMON_LETTERS)}
+_LETTER_COSTS = bytes(
+    len(_COMMON_LETTERS) - at if (at := _COMMON_LETTERS.find(chr(code))) >= 0 else 0 for code in range(256)
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from itertools import chain, islice
 
 from sparkctl.engines import engine_names, load_engine
 from sparkctl.engines.base import Engine, FailureWeight
-from sparkctl.engines.line_preparer import LOG_PREFIX_PATTERN, find_launcher, prepare_text
+from sparkctl.engines.line_preparer import find_launcher, prepare_text
 from sparkctl.logs import verdict_builder
 from sparkctl.logs.analyzer import EvidenceLine, LogAnalyzer, LogDiagnosis, failure_weight, has_consequences
 from sparkctl.logs.line_effects import (
@@ -450,9 +450,6 @@ def _load_line_starts() -> tuple[Callable[[str], object], ...]:
     return tuple(re.compile(one.marks).match for one in signs if one.marks)
 
 
-_match_prefixes = re.compile(rf"(?:{LOG_PREFIX_PATTERN})*+").match
-
-
 @cache
 def _load_starts() -> tuple[tuple[str, tuple[str, ...], Callable[[str], object], Callable[[str], object]], ...]:
     """Return for each engine how a run of it begins, a search for its marks, and a matcher of them."""
@@ -468,13 +465,12 @@ def _load_starts() -> tuple[tuple[str, tuple[str, ...], Callable[[str], object],
 def _find_opening_engines(text: str) -> tuple[str, ...]:
     """Return the engines of which this may be the first line: the beginning of a run with a mark of the engine, or the refusal of
     its command line."""
-    found = _match_prefixes(text)
-    end = 0 if found is None else found.end()
+    line = prepare_text(text)[1]
     is_refused = ": error: " in text or text.startswith(("usage: ", "error: invalid argument: "))
     return tuple(
         name
         for name, begins, has_mark, starts_with_mark in _load_starts()
-        if (has_mark(text) if text.startswith(begins, end) else is_refused and starts_with_mark(text))
+        if (has_mark(text) if line.startswith(begins) else is_refused and starts_with_mark(text))
     )
 
 

@@ -14,7 +14,7 @@ from itertools import repeat
 
 from sparkctl.engines import engine_names, load_engine
 from sparkctl.engines.base import Engine
-from sparkctl.engines.line_preparer import LOG_PREFIX_PATTERN, MAX_LINE_LENGTH, VALIDATION_MESSAGES, prepare_text
+from sparkctl.engines.line_preparer import MAX_LINE_LENGTH, VALIDATION_MESSAGES, prepare_text
 from sparkctl.engines.log_rules import DIGITS_TO_ZERO, DIGITS_TO_ZERO_BYTES
 from sparkctl.logs.line_patterns import (
     ACCESS_LINE,
@@ -26,7 +26,6 @@ from sparkctl.logs.line_patterns import (
     FRAME_PATTERN,
     MODEL_CONFIG_READ,
     PACKAGE_VERSION,
-    PREFIX_PATTERN,
     READER_FRAME,
     REQUEST_MARK,
     SELF_KILLS,
@@ -78,7 +77,6 @@ class EffectTable:
     def __init__(self, engine: Engine, is_ready_line: Callable[[str], object] | None, *, in_traceback: bool) -> None:
         self._engine = engine
         self._is_ready_line = is_ready_line
-        self._serving = tuple(start.encode("ascii") for start in engine.signs.serving)
         self._in_traceback = in_traceback
         signs = engine.signs
         self._starts = _get_text_shapes(
@@ -107,9 +105,9 @@ class EffectTable:
         """Return the effect of the lines of this shape, of which ``raw`` is one."""
         if (known := self._effects.get(shape)) is not None:
             return known
-        effect = LineEffect.WORK if self._is_work(raw) else self._judge(raw)
-        if effect is LineEffect.WORK and len(shape) > _MAX_WORK_SHAPE:
-            return effect  # of texts of clients no two are alike
+        if len(shape) > _MAX_WORK_SHAPE and self._is_work(raw):
+            return LineEffect.WORK  # of texts of clients no two are alike
+        effect = self._judge(raw)
         self._bytes += len(shape) + _BYTES_BESIDE_SHAPE
         if self._bytes > _MAX_SHAPE_BYTES:
             self._effects.clear()
@@ -118,10 +116,8 @@ class EffectTable:
         return effect
 
     def _is_work(self, raw: bytes) -> bool:
-        if not self._serving or b"\r" in raw or b"\x1b" in raw:
-            return False
-        found = _compile_prefixes()(raw)
-        return found is not None and raw.startswith(self._serving, found.end())
+        """Tell by the beginning of a line whether an engine at work wrote it."""
+        return b"\r" not in raw and prepare_raw_line(raw[:_MAX_WORK_SHAPE]).startswith(self._engine.signs.serving)
 
     def _judge(self, raw: bytes) -> LineEffect:
         text = split_raw_bytes(raw)[1]
@@ -185,12 +181,6 @@ def split_raw_bytes(raw: bytes) -> tuple[str, str]:
 def prepare_raw_line(raw: bytes) -> str:
     """Return a line of a file as the engines read it."""
     return prepare_text(split_raw_bytes(raw)[1])[1]
-
-
-@cache
-def _compile_prefixes() -> Callable[[bytes], re.Match[bytes] | None]:
-    """Return a matcher of the prefixes that `split_prefix` and `strip_log_prefix` remove."""
-    return re.compile(f"{PREFIX_PATTERN}(?:{LOG_PREFIX_PATTERN})*+".encode("ascii")).match
 
 
 def _get_text_shapes(texts: tuple[str, ...]) -> tuple[str, ...]:

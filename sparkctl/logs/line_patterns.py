@@ -257,8 +257,7 @@ _SOURCE_NAME = (
     r")?+"
 )
 _STREAM_NAME = r"(?:std(?:out|err) (?:[FP] )?|[\w.-]{1,99} >> |[\w.-]{1,64} [\w./@-]{1,64}\[\d+\]: )?+"  # kubernetes' stream, journald short-iso
-# In this order, each at most once. All of it is ASCII, so that the same words find it in bytes.
-PREFIX_PATTERN = f"{_SOURCE_NAME}(?:{_TIMESTAMP})?+{_STREAM_NAME}"
+# In this order, each at most once.
 _PREFIX_MATCHER = re.compile(f"{_SOURCE_NAME}(?P<when>{_TIMESTAMP})?+{_STREAM_NAME}", re.ASCII)
 _QUOTING_PATTERN = re.compile(r"(?:[ \t]{0,3}>[ \t]?)+|#{1,2} | {2,}|\t+")
 # A colour code whose escape character was lost in a paste.

@@ -14,8 +14,8 @@ from sparkctl.logs import verdict_builder
 from sparkctl.logs.analyzer import EvidenceLine, LogAnalyzer
 from sparkctl.logs.verdict_builder import suggest_field_change
 from sparkctl.model.container import Container
-from sparkctl.model.guard_state import DEFAULT_FLOOR_BYTES, GuardMemoryReading, GuardReceipt
-from sparkctl.model.launch_plan import LaunchPlan
+from sparkctl.model.guard_state import GuardMemoryReading, GuardReceipt
+from sparkctl.model.launch_plan import DEFAULT_FLOOR_BYTES, LaunchPlan
 from sparkctl.model.phase import Phase
 from sparkctl.model.text.sanitize import sanitize_line, truncate_text
 from sparkctl.model.text.secrets import redact

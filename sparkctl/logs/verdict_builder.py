@@ -7,18 +7,20 @@ import re
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from sparkctl.engines.base import Failure, FailureWeight
 from sparkctl.engines.engine_flags import parse_scaled_count
 from sparkctl.logs.analyzer import EvidenceLine, LogAnalyzer
 from sparkctl.model.engine_metrics import EngineFactName
-from sparkctl.model.guard_state import DEFAULT_FLOOR_BYTES
-from sparkctl.model.launch_plan import LaunchPlan
-from sparkctl.model.memory_fit import MemoryHolder
+from sparkctl.model.launch_plan import DEFAULT_FLOOR_BYTES, LaunchPlan
 from sparkctl.model.text.sanitize import sanitize_line, truncate_text
 from sparkctl.model.text.secrets import redact
 from sparkctl.model.text.units import GIB, format_size, parse_size
 from sparkctl.model.verdict import LAST_LINE_ORIGIN, ChangeDirection, Evidence, FailureCause, FieldChange, Verdict
+
+if TYPE_CHECKING:
+    from sparkctl.model.memory_fit import MemoryHolder
 
 _MODEL_FLAGS = frozenset({"model", "model-path", "m", "served-model-name", "alias"})
 _FILE_FLAG_PATTERN = re.compile("model|draft|spec|token|lora|adapter|mmproj|config|template")  # in a flag's name

@@ -5,11 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from sparkctl.model.text.units import MIB
-
-DEFAULT_FLOOR_BYTES = 512 * MIB  # of MemAvailable; a good configuration may run with about 1 GiB left
-
-
 LEASE_EXPIRED_PREFIX = "its time limit"  # the guard's reason begins so when a watch ends because its time is over
 
 

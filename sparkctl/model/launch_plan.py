@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated
 
-from sparkctl.model.guard_state import DEFAULT_FLOOR_BYTES
 from sparkctl.model.node import NodeName
 from sparkctl.model.profile_field import FieldKind, ProfileField
+from sparkctl.model.text.units import MIB
+
+DEFAULT_FLOOR_BYTES = 512 * MIB  # of MemAvailable; a good configuration may run with about 1 GiB left
 
 
 class ContainerLabel:

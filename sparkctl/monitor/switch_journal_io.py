@@ -17,7 +17,11 @@ _TIMEOUT_SECONDS = 20.0  # seconds: the write includes a sync to disk
 
 
 class SwitchInProgress(OperationRefused):
-    """A switch runs on the node or was left unfinished: nothing else may change it meanwhile."""
+    """A switch runs on the node (``is_held``) or was left unfinished: nothing else may change it meanwhile."""
+
+    def __init__(self, message: str, hint: str, *, is_held: bool = False) -> None:
+        super().__init__(message, hint)
+        self.is_held = is_held
 
 
 async def read_journal(session: NodeSession) -> SwitchJournalStatus:
@@ -100,7 +104,7 @@ def build_switch_refusal(node: str, view: SwitchJournalStatus, *, is_held: bool)
     hint = (
         f"wait for it: sparkctl status --node {node} --watch" if is_held else list_finish_commands(view.journal, node)
     )
-    return SwitchInProgress(f"{node}: {describe_switch(view.journal, is_held=is_held)}", hint)
+    return SwitchInProgress(f"{node}: {describe_switch(view.journal, is_held=is_held)}", hint, is_held=is_held)
 
 
 def list_finish_commands(journal: SwitchJournal, node: str | None = None) -> str:

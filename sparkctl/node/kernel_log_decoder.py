@@ -4,18 +4,17 @@ trusted: each line is made printable and bounded.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 from sparkctl.model.finding import Severity
 from sparkctl.model.json_codec import from_json_data
 from sparkctl.model.kernel_event import BootEnd, KernelEvent, KernelEventKind, KernelLine, KernelLog, KernelReading
 from sparkctl.model.text.sanitize import load_json, sanitize_line, truncate_text
+from sparkctl.node import load_kernel_table
 from sparkctl.node.kernel_log import KERNEL_LOG_PROTOCOL
 
 _MAX_TEXT_CHARS = 300
@@ -35,7 +34,7 @@ class KernelRule:
 @cache
 def load_kernel_rules() -> tuple[tuple[KernelRule, ...], Mapping[str, Mapping[str, Any]]]:
     """Return the table: rules in the order in which they are tried, and the meanings of Xid numbers."""
-    table = json.loads(files("sparkctl.node").joinpath("kernel_events.json").read_text(encoding="utf-8"))
+    table = load_kernel_table()
     rules = (
         KernelRule(KernelEventKind(row["kind"]), Severity(row["severity"]), re.compile(row["pattern"]), row)
         for row in table["rules"]

@@ -22,18 +22,22 @@ presence() {
   done
   echo missing
 }
+user=
+first_line() { line=; { IFS= read -r line <"$1"; } 2>/dev/null; }
 first_readable() { for f in "$@"; do [ -f "$f" ] && [ -r "$f" ] && echo "$f" && return; done; }
 for section in "$@"; do
   argument=${section#*=}
   case $section in
     identity)
       echo "@@ identity"
-      echo "user $(id -un)"; echo "home $HOME"; echo "groups $(id -nG)"; echo "host $(uname -n)"
-      echo "kernel $(uname -r)"; echo "machine $(uname -m)"; echo "time $(date +%s)"
-      echo "boot $(cat /proc/sys/kernel/random/boot_id)"
-      echo "product $(cat /sys/class/dmi/id/product_family 2>/dev/null)"
-      echo "driver $(sed -n '1s/.*Module[^0-9]*\([0-9.]*\).*/\1/p' /proc/driver/nvidia/version 2>/dev/null)"
-      echo "os $(sed -n 's/^DGX_SWBUILD_VERSION=//p' /etc/dgx-release 2>/dev/null | tr -d '"')" ;;
+      user=$(id -un)
+      echo "user $user"; echo "home $HOME"; echo "groups $(id -nG)"; echo "time $(date +%s)"
+      uname -nrm | { read -r host kernel machine; echo "host $host"; echo "kernel $kernel"; echo "machine $machine"; }
+      first_line /proc/sys/kernel/random/boot_id; echo "boot $line"
+      first_line /sys/class/dmi/id/product_family; echo "product $line"
+      first_line /proc/driver/nvidia/version # ... Kernel Module for aarch64  580.95.05  Release Build ...
+      for word in ${line#*Module}; do case $word in [0-9]*.[0-9]*) echo "driver $word"; break ;; esac; done
+      [ -r /etc/dgx-release ] && echo "os $(sed -n 's/^DGX_SWBUILD_VERSION=//p' /etc/dgx-release | tr -d '"')" ;;
     memory)
       echo "@@ memory"; cat /proc/meminfo; grep -s '^drop_' /proc/vmstat ;;
     processes)
@@ -100,8 +104,9 @@ for section in "$@"; do
       if [ -S $s ]; then echo "socket yes"; else echo "socket no"; fi
       if [ -r $s ] && [ -w $s ]; then echo "access yes"; else echo "access no"; fi
       echo "hook $(command -v nvidia-container-runtime-hook)"; echo "toolkit $(command -v nvidia-ctk)"
-      echo "cdi $(ls /etc/cdi /var/run/cdi 2>/dev/null | grep -m 1 nvidia)"
-      if getent group docker | grep -q -E "[:,]$(id -un)(,|\$)"; then echo "member yes"; else echo "member no"; fi ;;
+      for f in /etc/cdi/*nvidia* /var/run/cdi/*nvidia*; do [ -e "$f" ] && echo "cdi ${f##*/}" && break; done
+      members=$(getent group docker); members=,${members##*:},
+      case $members in *",${user:=$(id -un)},"*) echo "member yes" ;; *) echo "member no" ;; esac ;;
     sudo)
       echo "@@ sudo"
       if ! command -v sudo >/dev/null; then echo "drop none"

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from sparkctl.config import Config
     from sparkctl.monitor.activity import Job
     from sparkctl.monitor.switch_progress import SwitchProgress
-    from sparkctl.tui.dialogs.base import TextDialog
+    from sparkctl.tui.dialogs.base import ChoiceDialog, TextDialog
 
 
 CSS = """
@@ -44,6 +44,7 @@ App.-plain Toast { border: ascii $foreground !important; }
 ToastRack { margin-bottom: 2; }
 ModalScreen ToastRack { display: none; }
 Dialog { align: center middle; background: $background 60%; }
+App.-plain Dialog { background: transparent; }
 Dialog Input { border: none; height: 1; padding: 0; }
 CommandLineDialog { align: left bottom; background: transparent; }
 CommandLineDialog TextSurface { height: 1; background: $surface; }
@@ -83,13 +84,15 @@ _FIRST_PAINT_SECONDS = 0.5  # seconds after which the controller starts even wit
 
 _SWITCH_VERBS = ("switch", "resume", "abort")  # the switch screen shows how they end
 _MAX_DIALOG_COLUMNS = 96
+_QUEUE_FLAG = "--queue"  # a refusal names it where the start may wait
+_QUEUE_CHOICES = (("close", "close"), ("queue", "start once that has ended"))
 _SECOND_INTERRUPT_SECONDS = 3.0  # seconds in which a second ctrl+c ends the panel
 
 
-def _build_job_dialog(job: Job, *, by_hand: bool) -> TextDialog | None:
+def _build_job_dialog(job: Job, *, by_hand: bool) -> TextDialog | ChoiceDialog | None:
     """Return a dialog with the details of an ended job; None where one line is enough."""
     from sparkctl.model.events import Outcome
-    from sparkctl.tui.dialogs.base import TextDialog
+    from sparkctl.tui.dialogs.base import ChoiceDialog, TextDialog
     from sparkctl.views.command_result_view import render_refused_start
     from sparkctl.views.profiles.launch_plan_view import format_launch_plan
     from sparkctl.views.text.line_wrap import wrap_text
@@ -100,9 +103,11 @@ def _build_job_dialog(job: Job, *, by_hand: bool) -> TextDialog | None:
     if verb == "up" and ended.outcome is Outcome.REFUSED and ended.message:
 
         def build_refusal(columns: int) -> list[TextRow]:
-            return [(), *render_refused_start(job.started.words, ended, min(_MAX_DIALOG_COLUMNS, columns)), ()]
+            return render_refused_start(job.started.words, ended, min(_MAX_DIALOG_COLUMNS, columns))
 
-        return TextDialog("not started", build_refusal, TextStyle.ATTENTION)
+        if _QUEUE_FLAG in (ended.hint or ""):
+            return ChoiceDialog("not started", build_refusal, _QUEUE_CHOICES, TextStyle.ATTENTION)
+        return TextDialog("not started", lambda columns: [(), *build_refusal(columns), ()], TextStyle.ATTENTION)
     if ended.outcome is not Outcome.PLANNED or (plan is None and not (verb in ("down", "free") and ended.message)):
         return None
 
@@ -260,7 +265,12 @@ class PanelApp(Panel):
         is_seen = details is not None or (place == SWITCH and started.verb in _SWITCH_VERBS)
         controller.show_notice(words, tone, is_shown=is_seen)
         if details is not None:
-            self.push_screen(details)
+            self.push_screen(details, lambda answer: self._queue_start(job) if answer == "queue" else None)
+
+    def _queue_start(self, job: Job) -> None:
+        """Start what was refused once the other operation has ended."""
+        assert self.controller is not None
+        self.controller.start_command(self.controller.parse_command((*job.started.words, _QUEUE_FLAG)))
 
     def _confirm_exit(self, course: SwitchProgress) -> None:
         from sparkctl.tui.dialogs.prompts import confirm_exit

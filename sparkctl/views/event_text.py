@@ -8,13 +8,11 @@ from difflib import unified_diff
 from typing import TYPE_CHECKING
 
 from sparkctl.model.finding import Severity
-from sparkctl.model.guard_state import GuardAction, GuardCoverage
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.units import GIB, format_clock, format_size
 from sparkctl.model.verdict import LAST_LINE_ORIGIN, FieldChange, Verdict
-from sparkctl.views.text.charts import render_gauge
 from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, format_progress_bar, make_row, sanitize_span
 
 if TYPE_CHECKING:
@@ -32,6 +30,7 @@ if TYPE_CHECKING:
         TransferProgressed,
         TunnelStateChanged,
     )
+    from sparkctl.model.guard_state import GuardAction, GuardCoverage
 
 
 TRANSITION_PHASES = (
@@ -152,6 +151,8 @@ def format_release(event: MemoryReleased) -> str:
 
 def describe_missing_guard(coverage: GuardCoverage | None) -> str | None:
     """Return a warning if a start was not guarded as intended, else None."""
+    from sparkctl.model.guard_state import GuardCoverage  # `diagnose` needs nothing of the guard
+
     return {
         GuardCoverage.NONE: "no guard watched its start",
         GuardCoverage.PARTLY: "its guard did not answer for part of the start",
@@ -160,6 +161,8 @@ def describe_missing_guard(coverage: GuardCoverage | None) -> str | None:
 
 def judge_guard_action(what: GuardAction) -> Severity:
     """Return how bad it is for an owner that the guard did this."""
+    from sparkctl.model.guard_state import GuardAction
+
     if what in (GuardAction.KILLED, GuardAction.KILL_FAILED):
         return Severity.PROBLEM
     return Severity.GOOD if what in (GuardAction.DROPPED, GuardAction.COMPACTED) else Severity.WARNING
@@ -167,6 +170,8 @@ def judge_guard_action(what: GuardAction) -> Severity:
 
 def format_guard_event(event: GuardActed) -> str:
     """Return what the guard did in one sentence, with the memory it saw."""
+    from sparkctl.model.guard_state import GuardAction
+
     why, instance = sanitize_line(event.why), sanitize_line(event.instance or "a container")
     available = ""
     if event.available is not None and " available" not in why:
@@ -290,6 +295,8 @@ def format_transfer(event: TransferProgressed) -> str:
 
 def render_transfer_bars(event: TransferProgressed) -> list[TextRow]:
     """Return the progress as a terminal shows it: a bar for all of it, and one below it for each part that comes now."""
+    from sparkctl.views.text.charts import render_gauge  # nor charts
+
     head = [sanitize_span(f"{event.node}  ")]
     if event.total:
         head += [*render_gauge(min(1.0, event.done / event.total), _BAR_COLUMNS), Span("  ")]
@@ -310,6 +317,8 @@ def format_byte_rate(rate: float) -> str:
 
 def render_transfer(one: TransferProgressed) -> TextRow:
     """Return the progress of a transfer between Sparks, the most important figures first."""
+    from sparkctl.views.text.charts import render_gauge
+
     spans = [sanitize_span(f"{one.source} → {one.node}  ", TextStyle.TITLE)]
     if one.total:
         spans += [

@@ -253,10 +253,11 @@ def _count_rows(parts: Sequence[RowBlock]) -> int:
 
 
 def _render_memory_title(scene: InstanceScreenModel) -> TextRow:
-    is_late = _has_failed(scene)
-    return make_row(
-        sanitize_span(f"memory of {scene.seen.name} now, not at the failure" if is_late else "memory", TextStyle.LABEL)
-    )
+    if _has_failed(scene):
+        return make_row(sanitize_span(f"memory of {scene.seen.name} now, not at the failure", TextStyle.LABEL))
+    is_marked = scene.one is not None and scene.one.memory is not None and scene.one.expected is not None
+    mark = (Span("   ▐", TextStyle.STRONG), Span(" expected", TextStyle.LABEL)) if is_marked else ()
+    return make_row(Span("memory", TextStyle.LABEL), *mark)
 
 
 def _limit_rows(rows: Sequence[TextRow], room: int) -> list[TextRow]:
@@ -575,7 +576,7 @@ def _render_memory(scene: InstanceScreenModel, space: DrawArea) -> list[RowBlock
         rows = render_memory_claim(scene.one, None if bar is None else bar.total, space)
         parts += [make_block(1 if not at else 2, each) for at, each in enumerate(rows)]
     if bar is not None:
-        parts += build_memory_groups(scene.seen, space)
+        parts += build_memory_groups(scene.seen, space, "Spark")
     return parts if scene.seen.is_known else dim_blocks(parts)
 
 
@@ -807,7 +808,7 @@ def render_memory_claim(one: InstanceView, total: int | None, space: DrawArea) -
         if one.expected is None:
             return []
         expected = Span(f" of {format_gib(one.expected)} expected", TextStyle.UNIT)
-        return [make_row(make_label("holds"), Span(words.UNKNOWN, TextStyle.STALE), expected)]
+        return [make_row(make_label("model"), Span(words.UNKNOWN, TextStyle.STALE), expected)]
     more = 0 if one.expected is None else one.memory - one.expected
     over = one.expected is not None and one.memory > _EXCESS_RATIO * one.expected
     figure = make_row(Span(f"{one.memory / GIB:5.1f}", TextStyle.ATTENTION if over else TextStyle.STRONG))
@@ -823,7 +824,7 @@ def render_memory_claim(one: InstanceView, total: int | None, space: DrawArea) -
             Span("  "),
         )
     )
-    rows = [make_row(make_label("holds"), *line, *figure)]
+    rows = [make_row(make_label("model"), *line, *figure)]
     if one.expected is None:
         rows.append(make_row(make_label(""), Span("no claim is known", TextStyle.LABEL)))
     elif over:
@@ -843,7 +844,7 @@ def render_launched_plan(run: ContainerLaunch, columns: int) -> list[TextRow]:
     heads = [
         ("profile", f"{plan.profile}   hash {plan.profile_hash}" if plan.profile else words.UNKNOWN),
         ("image", plan.image), ("ready", describe_ready_rule(run.ready)),
-        ("claims", words.UNKNOWN if plan.expected_memory is None else format_gib(plan.expected_memory)),
+        ("expects", words.UNKNOWN if plan.expected_memory is None else format_gib(plan.expected_memory)),
     ]  # fmt: skip
     space = DrawArea(columns)
     rows = [

@@ -177,7 +177,7 @@ def render_node(scene: NodeScreenModel, columns: int, lines: int) -> ScrollPage:
     list_rows, shown_range = _render_processes(scene, columns - 4, lines - high - 3)
     title = make_row(
         Span("processes", TextStyle.LABEL), Span(f"   {len(scene.processes)}", TextStyle.VALUE),
-        Span(" of containers and of the GPU", TextStyle.UNIT), Span(f"   by {scene.order.value}", TextStyle.LABEL),
+        Span(" in containers or on the GPU", TextStyle.UNIT), Span(f"   sorted by {scene.order.value}", TextStyle.LABEL),
     )  # fmt: skip
     rows += draw_frame(title, list_rows, columns, lines - high)
     return ScrollPage(pad_screen(rows, columns, lines), 0, high + 2, shown_range)

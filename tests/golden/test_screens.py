@@ -138,7 +138,7 @@ async def read_resting(pilot: Driver, size: tuple[int, int]) -> str:
             await pilot.pause(0.01)
             await pilot.pause()
             now = read_screen(pilot)
-            is_counting = any("being counted" in line for line in now)
+            is_counting = any(": calculating" in line for line in now)
             is_same = now == before and panel.size == Size(*size) and panel.is_idle and not is_counting
             rests = rests + 1 if is_same else 0
             before = now

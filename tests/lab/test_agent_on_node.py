@@ -229,13 +229,20 @@ def test_a_node_without_pressure_figures(spark1: LabNode, sparkctl: Sparkctl) ->
 
 def test_a_node_without_python_is_told_what_it_needs(spark1: LabNode, sparkctl: Sparkctl) -> None:
     spark1.sh("mv", "/usr/bin/python3", "/usr/bin/python3.away")
+    spark1.sh("mount", "-t", "tmpfs", "none", "/proc/driver")
+    spark1.sh("mkdir", "/proc/driver/nvidia")
+    spark1.put(
+        "/proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX Open Kernel Module for aarch64  580.95.05  Release\n"
+    )
     try:
         ran = sparkctl("top", "--once", "--node", "spark1")
         doctor = sparkctl("doctor", "--node", "spark1")
     finally:
+        spark1.sh("umount", "/proc/driver")
         spark1.sh("mv", "/usr/bin/python3.away", "/usr/bin/python3")
     assert ran.code == 3, ran
     said = ran.out + ran.err
     assert "Python 3.8" in said, ran
     assert "python3 -V" in said, ran
     assert "no python3: the live probe cannot run" in doctor.out, doctor
+    assert "driver 580.95.05" in doctor.out, doctor

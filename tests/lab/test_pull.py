@@ -32,7 +32,7 @@ PUBLISHED = f"{REGISTRY}/lab/engine:1"
 CLIENT_IMAGE = "pull-lab/client:1"
 MODEL = "/home/milo/models/pulled"
 REPOSITORY = "acme/tiny"
-WEIGHTS = os.urandom(24_000_000)
+WEIGHTS = os.urandom(12_000_000)
 
 
 @pytest.fixture
@@ -55,6 +55,14 @@ def publish_small_image(node: LabNode, *options: str) -> str:
     return made
 
 
+def publish_random_image(node: LabNode, image: str, size: int) -> None:
+    """Push an image with a file that cannot be compressed, and remove it from the node."""
+    make = f"cd /tmp && head -c {size} /dev/urandom >blob && tar c blob | docker import - {image}; rm blob"
+    node.sh("sh", "-c", make)
+    node.docker("push", image)
+    node.docker("rmi", image)
+
+
 def test_an_image_comes_from_its_registry(registry: Registry, spark1: LabNode, sparkctl: Sparkctl) -> None:
     published = publish_small_image(spark1)
     name = sparkctl.profile(image=PUBLISHED)
@@ -69,11 +77,8 @@ def test_an_image_comes_from_its_registry(registry: Registry, spark1: LabNode, s
 
 
 def test_the_progress_of_an_image_is_its_bytes(registry: Registry, spark1: LabNode, sparkctl: Sparkctl) -> None:
-    image, size = f"{REGISTRY}/lab/large:1", 60_000_000
-    make = f"cd /tmp && head -c {size} /dev/urandom >blob && tar c blob | docker import - {image}; rm blob"
-    spark1.sh("sh", "-c", make)
-    spark1.docker("push", image)
-    spark1.docker("rmi", image)
+    image, size = f"{REGISTRY}/lab/large:1", 20_000_000
+    publish_random_image(spark1, image, size)
     try:
         pulled = sparkctl("pull", sparkctl.profile(image=image), "--node", "spark1", "--image-only", "--json")
         assert_ended(pulled, 0, "done")
@@ -96,21 +101,25 @@ def test_the_progress_of_an_image_is_its_bytes(registry: Registry, spark1: LabNo
 def test_an_image_that_breaks_off_in_the_middle_is_not_there_and_a_lost_registry_costs_no_byte_twice(
     registry: Registry, spark1: LabNode, sparkctl: Sparkctl
 ) -> None:
-    image, size = f"{REGISTRY}/lab/parts:1", 6_000_000
+    image, size = f"{REGISTRY}/lab/parts:1", 3_000_000
+    base = "pull-lab/base:1"  # of a layer that is there all the time
     spark1.sh("mkdir", "-p", "/tmp/parts")
-    for at in range(5):
-        spark1.sh("sh", "-c", f"head -c {size} /dev/urandom >/tmp/parts/{at}")
+    spark1.sh(
+        "sh",
+        "-c",
+        f"cd /tmp/parts && for at in 0 1 2 3 4 5; do head -c {size} /dev/urandom >$at; done; tar c 5 | docker import - {base}",
+    )
     lines = [f"COPY {at} /layer{at}" for at in range(5)]
-    spark1.put("/tmp/parts/Dockerfile", "\n".join([f"FROM {IMAGE}", *lines]) + "\n")
+    spark1.put("/tmp/parts/Dockerfile", "\n".join([f"FROM {base}", *lines]) + "\n")
     spark1.docker("build", "-q", "-t", image, "/tmp/parts")
     spark1.docker("push", image)
     spark1.docker("rmi", image)
     pull = ("pull", sparkctl.profile(image=image), "--node", "spark1", "--image-only", "--json")
-    spark1.sh("tc", "qdisc", "add", "dev", "lo", "root", "tbf", "rate", "24mbit", "burst", "256kb", "latency", "400ms")
+    spark1.sh("tc", "qdisc", "add", "dev", "lo", "root", "tbf", "rate", "16mbit", "burst", "256kb", "latency", "400ms")
     again: Registry | None = None
     try:  # Docker gets three layers at a time
         running = sparkctl.start(*pull)
-        running.await_text(r'"done": ?[5-9]\d{6}\b')
+        running.await_text(r'"done": ?[2-7]\d{6}\b')
         running.interrupt()
         cut = running.end()
         assert_ended(cut, 130, "interrupted")
@@ -118,7 +127,7 @@ def test_an_image_that_breaks_off_in_the_middle_is_not_there_and_a_lost_registry
         assert not spark1.docker("images", "-q", image)
         before_it = count_loopback_bytes(spark1)
         whole = sparkctl.start(*pull)
-        whole.await_text(r'"done": ?[5-9]\d{6}\b')
+        whole.await_text(r'"done": ?[2-7]\d{6}\b')
         registry.close()
         whole.await_text(r'"state": ?"Retrying in \d+ seconds?"')
         again = Registry(spark1)
@@ -127,7 +136,7 @@ def test_an_image_that_breaks_off_in_the_middle_is_not_there_and_a_lost_registry
     finally:
         spark1.sh("tc", "qdisc", "del", "dev", "lo", "root")
         spark1.sh("rm", "-rf", "/tmp/parts")
-        spark1.docker("rmi", "-f", image, check=False)
+        spark1.docker("rmi", "-f", image, base, check=False)
         if again is not None:
             again.close()
     moved = [one for one in map(json.loads, whole.so_far().out.splitlines()) if one["event"] == "moved"]
@@ -147,13 +156,10 @@ def test_a_disk_that_the_image_fills_is_told_and_nothing_of_it_looks_whole(
     registry: Registry, spark1: LabNode, sparkctl: Sparkctl
 ) -> None:
     image, place = f"{REGISTRY}/lab/wide:1", "/var/lib/docker"
-    make = f"cd /tmp && head -c 60000000 /dev/urandom >blob && tar c blob | docker import - {image}; rm blob"
-    spark1.sh("sh", "-c", make)
-    spark1.docker("push", image)
-    spark1.docker("rmi", image)
+    publish_random_image(spark1, image, 20_000_000)
     pull = ("pull", sparkctl.profile(image=image), "--node", "spark1", "--image-only", "--json")
     size, used = spark1.sh("df", "--output=size,used", "-k", place).split()[-2:]
-    spark1.sh("mount", "-o", f"remount,size={int(used) + 30_000}k", place)
+    spark1.sh("mount", "-o", f"remount,size={int(used) + 10_000}k", place)
     try:
         full = sparkctl(*pull)
         assert_ended(full, 6, "refused")
@@ -330,16 +336,21 @@ def hub_url(hub: HubStandIn) -> Iterator[str]:
         yield url
 
 
+@pytest.fixture(scope="module")
+def client_image(lab: Lab, client_packages: bytes) -> Iterator[str]:
+    """The name of an image on spark1 that has the Hub's client; no test changes it."""
+    put_hub_client(lab.nodes["spark1"], CLIENT_IMAGE, client_packages)
+    yield CLIENT_IMAGE
+    lab.nodes["spark1"].docker("rmi", "-f", CLIENT_IMAGE, check=False)
+
+
 @pytest.fixture
-def prepared(clean_nodes: Lab, client_packages: bytes) -> Iterator[LabNode]:
+def prepared(clean_nodes: Lab, client_image: str) -> Iterator[LabNode]:
     """spark1 with an image that has the Hub's client, and no model."""
     node = clean_nodes.nodes["spark1"]
-    put_hub_client(node, CLIENT_IMAGE, client_packages)
     node.sh("rm", "-rf", MODEL, f"{MODEL}.sparkctl-part")
     yield node
-    for one in node.docker("ps", "-aq", "--filter", f"label={ContainerLabel.DOWNLOAD}").split():
-        node.docker("rm", "-f", one, check=False)
-    node.docker("rmi", "-f", CLIENT_IMAGE, check=False)
+    node.remove_containers()  # a download writes as long as it runs
     node.sh("rm", "-rf", MODEL, f"{MODEL}.sparkctl-part")
 
 
@@ -369,8 +380,8 @@ def test_a_model_comes_whole_as_its_user(prepared: LabNode, hub: HubStandIn, hub
     assert_ended(pulled, 0, "done")
     assert "each verified with the Hub's checksum" in pulled.result["message"]
     assert list_model(prepared).split("\n")[:4] == [
-        "config.json 2 milo", "model-00001-of-00002.safetensors 24000000 milo",
-        "model-00002-of-00002.safetensors 24000000 milo", "tokenizer.json 2 milo",
+        "config.json 2 milo", "model-00001-of-00002.safetensors 12000000 milo",
+        "model-00002-of-00002.safetensors 12000000 milo", "tokenizer.json 2 milo",
     ]  # fmt: skip
     assert "hf_right" not in pulled.out + pulled.err
     assert not prepared.sh("sh", "-c", "ls -d /dev/shm/sparkctl-token-*", check=False)
@@ -392,7 +403,7 @@ def test_a_link_that_the_download_cannot_follow_is_told_before_a_byte_comes(
         prepared.sh("sh", "-c", f"rm {MODEL} && install -d -o milo {MODEL}-large && ln -s pulled-large {MODEL}")
         assert_ended(sparkctl("pull", write_profile(sparkctl), "--node", "spark1", "--json", env=env), 0, "done")
         assert prepared.sh("readlink", MODEL).strip() == "pulled-large"
-        assert "model-00002-of-00002.safetensors 24000000 milo" in list_model(prepared)
+        assert "model-00002-of-00002.safetensors 12000000 milo" in list_model(prepared)
     finally:
         prepared.sh("rm", "-rf", MODEL, f"{MODEL}-large", "/home/milo/large")
 
@@ -410,7 +421,7 @@ def test_a_download_outlives_the_operators_machine(
     hub.pace.set()
     again = sparkctl("pull", name, "--node", "spark1", "--json", env=env)
     assert_ended(again, 0, "done")
-    assert "24000000" in list_model(prepared)
+    assert "12000000" in list_model(prepared)
     assert not list_downloads(prepared)
 
 
@@ -430,7 +441,7 @@ def test_a_download_waits_while_an_engine_that_is_started_after_it_loads_its_wei
     assert not list_model(prepared), "nothing comes meanwhile"
     assert_ended(up.end(60), 0, "ready")
     assert_ended(pull.end(60), 0, "done")
-    assert "24000000" in list_model(prepared)
+    assert "12000000" in list_model(prepared)
 
 
 def test_a_killed_download_continues_and_a_flipped_bit_is_found(
@@ -453,7 +464,7 @@ def test_a_killed_download_continues_and_a_flipped_bit_is_found(
     assert list_model(prepared) == ""
     hub.damaged.clear()
     assert_ended(sparkctl("pull", name, "--node", "spark1", "--json", env=env), 0, "done")
-    assert "24000000" in list_model(prepared)
+    assert "12000000" in list_model(prepared)
 
 
 def test_a_network_that_is_cut_leaves_the_download_to_continue(
@@ -470,7 +481,7 @@ def test_a_network_that_is_cut_leaves_the_download_to_continue(
     hub.pace.set()
     faults.plug(prepared)
     assert_ended(sparkctl("pull", name, "--node", "spark1", "--json", env=env), 0, "done")
-    assert list_model(prepared).count("24000000") == 2
+    assert list_model(prepared).count("12000000") == 2
     sums = prepared.sh("sh", "-c", f"cd {MODEL} && sha256sum model-*")
     assert [line.split()[0] for line in sums.splitlines()] == [
         hashlib.sha256(data).hexdigest() for data in (WEIGHTS, WEIGHTS[::-1])
@@ -494,7 +505,7 @@ def test_a_disk_that_is_full_is_told_before_and_one_that_fills_up_loses_nothing(
         hub.pace.clear()
         running = sparkctl.start(*pull, env=env)
         await_true("both files", lambda: set(count_sent(hub)) == set(ONCE), 40)
-        prepared.sh("mount", "-o", "remount,size=30m", place)
+        prepared.sh("mount", "-o", "remount,size=15m", place)
         hub.pace.set()
         full = running.end()
         assert full.code != 0
@@ -502,7 +513,7 @@ def test_a_disk_that_is_full_is_told_before_and_one_that_fills_up_loses_nothing(
         assert list_model(prepared) == ""
         prepared.sh("mount", "-o", "remount,size=6g", place)
         assert_ended(sparkctl(*pull, env=env), 0, "done")
-        assert list_model(prepared).count("24000000") == 2
+        assert list_model(prepared).count("12000000") == 2
     finally:
         prepared.sh("umount", place)
 
@@ -608,7 +619,7 @@ def test_a_download_on_the_node_itself_is_found_again_and_ended(
         pulled = sparkctl(*pull, env=env)
         assert_ended(pulled, 0, "done")
         assert "each verified with the Hub's checksum" in pulled.result["message"]
-        assert list_model(prepared).count(" 24000000 milo") == 2
+        assert list_model(prepared).count(" 12000000 milo") == 2
         assert list_left() == ""
     finally:
         hub.pace.set()
@@ -640,7 +651,7 @@ def test_two_pulls_at_the_same_moment_share_one_download(
     for one in both:
         assert_ended(one.end(), 0, "done")
     assert count_sent(hub) == ONCE
-    assert list_model(prepared).count("24000000") == 2
+    assert list_model(prepared).count("12000000") == 2
     assert not list_downloads(prepared)
 
 

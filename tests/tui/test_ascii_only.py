@@ -53,7 +53,7 @@ async def test_every_screen_is_ascii(size: tuple[int, int], tmp_path: Path, monk
         assert toast
         assert all(re.search(r"\| 12 oC .* \|", line) for line in toast), "it has an edge"
         await pilot.press("2")
-        await wait_for_text(pilot, "docker run line" if size[0] >= 110 else "holds")
+        await wait_for_text(pilot, "docker run line" if size[0] >= 110 else "model   ")
         await assert_only_ascii(pilot, "the instance")
         await pilot.press("l")
         await wait_for_text(pilot, "follow")

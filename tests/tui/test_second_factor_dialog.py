@@ -43,7 +43,7 @@ async def test_each_prompt_is_a_dialog_a_lost_link_asks_nothing_and_r_asks_again
             await wait_for_text(pilot, "spark1 ● ready")
 
             await pilot.press("enter")  # what the instance runs with is read over the connection that is there
-            await wait_for_text(pilot, "holds")
+            await wait_for_text(pilot, "model   ")
             await asyncio.sleep(0.5)
             await pilot.press("d")
             await wait_for_text(pilot, "on spark1 runs with")

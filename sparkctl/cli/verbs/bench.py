@@ -39,7 +39,9 @@ _plot_option = click.option("--plot", is_flag=True, help="Also plot it here, in 
 _png_option = click.option(
     "--png", type=click.Path(path_type=Path), metavar="FILE", help="Also draw it to FILE, as PNG."
 )
-_svg_option = click.option("--svg", type=click.Path(path_type=Path), metavar="FILE", help="The same as SVG.")
+_svg_option = click.option(
+    "--svg", type=click.Path(path_type=Path), metavar="FILE", help="Also draw it to FILE, as SVG."
+)
 _LARGEST = 1_000_000  # tokens, or requests at a time: more is a slip
 
 
@@ -65,7 +67,7 @@ def bench_command() -> None:
     sparkctl bench compare 3 4
 
     The load comes from llama-benchy, over the SSH connection: nothing runs in the Spark's memory, and no port is opened.
-    Beside each cell stands what the engine and the Spark did meanwhile: accepted drafts, memory, power, clock.
+    Each cell also shows what the engine and the Spark did meanwhile: accepted drafts, memory, power, clock.
     """
 
 
@@ -159,7 +161,7 @@ def run_command(
     sparkctl bench --resume 7
     sparkctl bench qwen36-vllm --by-domain --baseline qwen36 --start      MTP against NEXTN, by kind of text
 
-    Each cell is its own process of llama-benchy, with prompts that are in no cache. The table marks cells that other
+    Each cell is a run of llama-benchy of its own, with prompts that no cache holds. The table marks cells that other
     clients disturbed, or in which the GPU was throttled. Exit 1: a cell was not measured, or the engine ended. Exit 6:
     refused, nothing was measured, for example because llama-benchy is not installed.
     """
@@ -398,7 +400,11 @@ def _show_pictures(runs: Sequence[BenchRun], plot: bool, png: Path | None, svg: 
     help="table (default), markdown for a forum, csv, or json: both runs in llama-benchy's schema.",
 )  # fmt: skip
 @click.option(
-    "-o", "--output", type=click.Choice(["wide"]), metavar="wide", help="Also the range of the values, and the runs."
+    "-o",
+    "--output",
+    type=click.Choice(["wide"]),
+    metavar="wide",
+    help="Also show the range of the values, and the runs.",
 )
 @_plot_option
 @_png_option
@@ -413,8 +419,8 @@ def compare_command(
     sparkctl bench compare qwen36-ngram qwen36-vllm --as markdown --png chart.png
 
     A and B are numbers (`sparkctl bench list`), or names of instances or profiles: then the newest of each. Without both:
-    the newest two of different profiles. "not distinguishable": the values of A and B overlap; by kind of text: A is faster
-    with some prompts, and B with others.
+    the newest two of different profiles. "not distinguishable" means that the values of A and B overlap; of a kind of text,
+    that A is faster with some prompts and B with others.
     """
     from sparkctl.cli import stdout
     from sparkctl.history.bench_store import BenchStore, compare_benches

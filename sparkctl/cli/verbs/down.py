@@ -53,17 +53,17 @@ def down_command(
     """Stop INSTANCE (or --all), save its log, remove its container, and check that it left nothing behind: memory,
     processes, files in /dev/shm. Several are stopped one after the other.
 
+    \b
+    sparkctl down qwen36
+    sparkctl down qwen36 orpheus-tts
+    sparkctl down --all --node spark2
+    sparkctl down qwen36 --kill            without a grace period
+
     Models that were started only for it (`needs` in its profile) are stopped after it. A model over several Sparks is
     stopped on all of them. Only what sparkctl started is stopped. It is not an error if the instance does not run.
 
     Exit 3: a node does not answer. Its instance is not reported as stopped; the next `up`, `down`, `free` or `switch`
     that reaches the node stops it. Exit 5: something is left behind; the message names what holds it.
-
-    \b
-      sparkctl down qwen36
-      sparkctl down qwen36 orpheus-tts
-      sparkctl down --all --node spark2
-      sparkctl down qwen36 --kill            without a grace period
     """
     from sparkctl.commands.stop.stop_instance import StopInstance
     from sparkctl.files import state_dir
@@ -145,12 +145,12 @@ def free_command(
 ) -> PreparedVerb:
     """Stop everything that sparkctl started on these nodes, and check that nothing is left behind.
 
+    \b
+    sparkctl free spark2
+    sparkctl free spark1 spark2 --dry-run
+
     A model over several Sparks is stopped on all of them. What sparkctl did not start is listed and keeps running. Exit 3:
     a node does not answer. Exit 5: something is left behind; the message names what holds it.
-
-    \b
-      sparkctl free spark2
-      sparkctl free spark1 spark2 --dry-run
     """
     from sparkctl.commands.stop.stop_instance import StopInstance
 

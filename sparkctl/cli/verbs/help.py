@@ -223,8 +223,7 @@ def _list_topics() -> list[str]:
 @click.argument("shell", required=False, type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion_command(ctx: click.Context, shell: str | None) -> int:
-    """Print the completion script. It completes verbs, options, nodes, profiles and instances, these as `status` last saw
-    them.
+    """Print the completion script. It completes verbs, options, nodes, profiles, and the instances that `status` saw last.
 
     \b
     eval "$(sparkctl completion bash)"          in ~/.bashrc

@@ -42,8 +42,7 @@ def logs_command(
     grep: str | None, ignore_case: bool, timestamps: bool, everything: bool,
     as_json: bool,
 ) -> int:  # fmt: skip
-    """Show the log of INSTANCE: from its container, or the saved log if the container is gone. Without INSTANCE that of the
-    only one that runs.
+    """Show the log of INSTANCE: from its container, or the saved log if the container is gone. Without INSTANCE: of the only one that runs.
 
     \b
     sparkctl logs qwen36-vllm -f
@@ -72,7 +71,7 @@ def logs_command(
         node, instance = (instance,), None  # the log of the only one that runs there
     nodes = select_configured_nodes(node)
     request = ShowLog(
-        instance=instance or run_async(_find_only_instance(context, nodes)),
+        instance=instance or run_async(_find_only_instance(context, nodes, " --follow" if follow else "")),
         nodes=nodes,
         follow=follow,
         since=since,
@@ -84,8 +83,11 @@ def logs_command(
     return run_verb(context, lambda ctx: show_log(ctx, request), printer)
 
 
-async def _find_only_instance(context: CommandContext, nodes: Sequence[Node]) -> str:
-    """Return the only instance of sparkctl that runs. Raises `SparkctlError` where none or several do, or a node is silent."""
+async def _find_only_instance(context: CommandContext, nodes: Sequence[Node], flags: str) -> str:
+    """Return the only instance of sparkctl that runs. Raises `SparkctlError` where none or several do, or a node is silent.
+
+    ``flags``: what was typed besides, for the commands to choose from.
+    """
     from sparkctl.errors import NodeError
     from sparkctl.model.node import NodeState
     from sparkctl.monitor.node_status import read_node_statuses
@@ -98,6 +100,6 @@ async def _find_only_instance(context: CommandContext, nodes: Sequence[Node]) ->
     if not names:
         raise InvalidInput("nothing runs: name an instance to see its saved log", "sparkctl history")
     if len(names) > 1:
-        lines = "\n".join(f"sparkctl logs {name}" for name in names)
+        lines = "\n".join(f"sparkctl logs {name}{flags}" for name in names)
         raise InvalidInput("several instances run: name one", lines)
     return names[0]

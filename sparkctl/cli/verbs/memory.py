@@ -111,8 +111,7 @@ def guard_arm_command(
     from sparkctl.cli.verb_runner import run_verb
     from sparkctl.commands.arm_guard import ArmGuard
     from sparkctl.commands.arm_guard import arm_guard as begin
-    from sparkctl.model.guard_state import DEFAULT_FLOOR_BYTES
-    from sparkctl.model.launch_plan import GuardRule
+    from sparkctl.model.launch_plan import DEFAULT_FLOOR_BYTES, GuardRule
 
     context = create_context(may_ask=not as_json)
     rule = GuardRule(floor or DEFAULT_FLOOR_BYTES, 0, limit or _DAY_SECONDS)
@@ -151,7 +150,7 @@ def drop_caches_command(node: tuple[str, ...], as_json: bool) -> PreparedVerb:
     sparkctl drop-caches --node spark1
 
     It needs the right to run `sudo tee /proc/sys/vm/drop_caches`; without it sparkctl asks for the password. If you give
-    none, it drops only the files of your models, which needs no right, and prints the sudoers line to add and how much it
+    none, it drops only the files of your models, which needs no such right, and prints the sudoers line to add and how much it
     would free.
     """
     from sparkctl.commands.drop_page_cache import DropCaches

@@ -48,7 +48,7 @@ _NAME_LINE = re.compile(r"(?m)^(name:[ \t]*+)([\"']?)([A-Za-z0-9._-]+)\2(?=\s|$)
 @click.option("--set", "overrides", multiple=True, metavar="FIELD=VALUE", help="Set a field in it (with --from).")
 @click.pass_context
 def new_command(ctx: click.Context, name: str, base: str | None, overrides: tuple[str, ...]) -> int:
-    """Make a profile NAME among your own, and print its path. It is checked before it is written.
+    """Make a profile of your own called NAME, and print its path. It is checked before it is written.
 
     \b
     sparkctl profiles new mine --from qwen36-vllm --set args.max-model-len=32768
@@ -132,7 +132,7 @@ def edit_command(name: str) -> int:
 @click.argument("new_name", metavar="NEW")
 @click.pass_context
 def rename_command(ctx: click.Context, name: str, new_name: str) -> int:
-    """Rename a profile of your own, in its file and the file itself. What runs keeps the name that it was started with.
+    """Rename a profile of your own: the name in its file, and the file. What runs keeps the name that it was started with.
 
     \b
     sparkctl profiles rename mine qwen-long
@@ -166,7 +166,7 @@ def rename_command(ctx: click.Context, name: str, new_name: str) -> int:
 @click.argument("name", shell_complete=complete_profiles)
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 def remove_command(name: str, yes: bool) -> int:
-    """Delete the file of a profile of your own, after a question. What runs goes on running; a shipped profile of the same
+    """Delete the file of a profile of your own, after a question. What runs keeps running; a shipped profile of the same
     name applies again.
 
     \b

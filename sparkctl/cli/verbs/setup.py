@@ -300,8 +300,7 @@ def setup_command(
     the cable between two Sparks addresses: a netplan file on each, MTU 9000, both functions of the port. If the cable does
     not come up in time, or the Spark loses the connection to sparkctl, it returns to its old file by itself.
 
-    Every file is shown as a diff first. sudo's password is asked for once, and not kept. To run it again changes nothing
-    more.
+    Every file is shown as a diff first. sudo's password is asked for once, and not kept. Running it again changes nothing.
     """
     from sparkctl.commands.setup.setup_nodes import CABLE_LIMIT_SECONDS, SetUpNodes
 

@@ -93,7 +93,7 @@ def tunnel_command(instance: str, port: int | None, node: tuple[str, ...], as_js
     curl http://127.0.0.1:9000/v1/models
 
     The address is printed on stdout when the tunnel is open. It goes over the SSH connection: the engine may listen on the
-    Spark's loopback alone, and no port is opened in a firewall. After a cut it comes back by itself, and says so.
+    Spark's loopback alone, and no port is opened in a firewall. If the connection breaks, it comes back by itself and says so.
     """
     from sparkctl.cli.event_printers import TextPrinter
     from sparkctl.commands.tunnel import OpenTunnel
@@ -268,7 +268,7 @@ def check_command(instance: str, node: tuple[str, ...], basic: bool, strict: boo
     sparkctl check qwen36
     sparkctl check qwen36 --basic --strict && start-my-agents
 
-    It changes nothing and takes about ten requests, one after the other. `up` makes the basic ones itself once a model is
+    It changes nothing and takes about ten requests, one after the other. `up` makes the basic ones once a model is
     ready (`start.check` in its profile). To check a profile's file: sparkctl profiles check.
     """
     from sparkctl.cli.event_printers import CheckPrinter, JsonPrinter

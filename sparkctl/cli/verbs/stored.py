@@ -45,7 +45,7 @@ def models_command(ctx: click.Context, node: tuple[str, ...], as_json: bool) -> 
     sparkctl models remove Qwen3.6-27B-NVFP4 --node spark1
 
     It looks in the directories that your profiles mount, and in the Hub's cache. The time of the last use comes from the
-    disk, exact to a day. Exit 3 if a node cannot be read.
+    disk, accurate to a day. Exit 3 if a node cannot be read.
     """
     if ctx.invoked_subcommand is not None:
         return None
@@ -140,14 +140,14 @@ def images_command(ctx: click.Context, node: tuple[str, ...], as_json: bool) -> 
 def images_remove_command(
     ctx: click.Context, images: tuple[str, ...], node: tuple[str, ...], old_builds: bool, dry_run: bool, yes: bool, as_json: bool
 ) -> int:  # fmt: skip
-    """Remove each IMAGE, a name with its tag or an id of 12 digits, from the nodes; with --node from these alone.
+    """Remove each IMAGE, a name with its tag or an id of 12 digits, from the nodes, or only from those that --node names.
 
     \b
     sparkctl images remove vllm/vllm-openai:v0.18.0 --node spark1
     sparkctl images remove --old-builds --dry-run
 
     It asks first; scripts need --yes. Exit 6: nothing was removed, because a container, running or not, uses one of them,
-    or because no node has it. No image is ever removed that was not asked for.
+    or because no node has it. What you did not ask for is never removed.
     """
     from sparkctl.commands.images import RemoveImages
 

@@ -168,6 +168,9 @@ async def _watch_top(
     return 0
 
 
+_FIRST_LOOK_SECONDS = 6.0
+
+
 def _is_complete(view: NodeTelemetryView) -> bool:
     """Tell whether a node told its load and what runs there, or why it cannot."""
     from sparkctl.model.node import NodeState
@@ -178,13 +181,22 @@ def _is_complete(view: NodeTelemetryView) -> bool:
     return view.state is not NodeState.UNKNOWN
 
 
+def _has_figures(view: NodeTelemetryView) -> bool:
+    """Tell whether the figures of all that serves were read once. Some programs have none."""
+    from sparkctl.model.phase import Phase
+    from sparkctl.views.overview.tile_rows import tells_figures
+
+    return all(one.numbers is not None for one in view.instances if one.phase is Phase.READY and tells_figures(one))
+
+
 async def _print_updates(
     updates: AsyncGenerator[tuple[NodeTelemetryView, ...], None], printer: TopPrinter, *, waits: bool = False
 ) -> None:
     """Repaint on a terminal, print again elsewhere, until Ctrl-C or the end. The time shown is that of the newest view.
 
-    ``waits``: text that stays, as in a pipe, begins with the first look that is complete.
+    ``waits``: text begins with the first look that is complete; on a terminal, where it does not stay, after some seconds anyway.
     """
+    import time
     from contextlib import aclosing
 
     from sparkctl.cli import stdout
@@ -194,10 +206,15 @@ async def _print_updates(
     painting = stdout.is_terminal() and not printer.as_json and not printer.plain
 
     async def print_all_views() -> None:
-        is_shown = not waits or painting or printer.as_json
+        is_shown = not waits or printer.as_json
+        until = time.monotonic() + _FIRST_LOOK_SECONDS
+        if painting and not is_shown:
+            stdout.repaint_screen(["reading ..."])
         async with aclosing(updates):
             async for views in updates:
-                if not is_shown and not all(map(_is_complete, views)):
+                is_late = time.monotonic() > until
+                is_whole = all(map(_is_complete, views)) and (is_late or all(map(_has_figures, views)))
+                if not (is_shown or is_whole or (is_late and painting)):
                     continue
                 is_shown = True
                 if painting:

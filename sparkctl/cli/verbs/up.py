@@ -11,6 +11,7 @@ import click
 from sparkctl.cli.options import (
     PreparedVerb,
     RequestCommand,
+    accept_silently,
     complete_profiles,
     format_overrides,
     json_option,
@@ -50,6 +51,10 @@ if TYPE_CHECKING:
     "--no-guard", is_flag=True, help="Start it without the guard that stops it before the node's memory runs out."
 )
 @click.option("--pull", is_flag=True, help="Get the image and the model first where the node lacks them.")
+@accept_silently("--wait")
+@click.option(
+    "--queue", is_flag=True, help="If another command works on the node, wait until it has ended, then start."
+)
 @click.option("--tunnel", is_flag=True, help="Once it is ready, keep its endpoint on localhost until Ctrl-C.")
 @click.option(
     "--force", is_flag=True, help="Start it even if it does not fit, or has a flag that its engine does not know."
@@ -62,7 +67,7 @@ if TYPE_CHECKING:
 def up_command(
     ctx: click.Context, profile: str, node: tuple[str, ...], dry_run: bool, plan_format: str | None, detach: bool,
     timeout: float | None, overrides: tuple[str, ...], replace: bool, again: bool, no_guard: bool, record: Path | None,
-    force: bool, pull: bool, tunnel: bool, strict: bool, overwrite: bool, as_json: bool,
+    force: bool, pull: bool, queue: bool, tunnel: bool, strict: bool, overwrite: bool, as_json: bool,
 ) -> PreparedVerb:  # fmt: skip
     """Start PROFILE on a node: check the node, drop the page cache, create the container, and wait until a token is generated.
 
@@ -77,7 +82,7 @@ def up_command(
     starts it anyway.
 
     Ready means: the log has the ready line, the health path answers, and one token was generated. Ctrl-C stops watching,
-    never the engine. Then it is asked a question with a known answer (`start.check` in the profile); an answer that makes no
+    never the engine. Once ready, the model is asked a question with a known answer (`start.check` in the profile); an answer that makes no
     sense is a warning, and exit 5 with --strict.
     """
     _check_format_option(ctx, dry_run, plan_format, as_json)
@@ -96,7 +101,8 @@ def up_command(
     request = StartInstance(
         profile=chosen, engine=load_engine(chosen.engine), nodes=select_rank_nodes(node, chosen), names_nodes=bool(node),
         dry_run=dry_run, detach=detach, replace=replace, timeout=timeout, environ=os.environ, guarded=not no_guard,
-        once_more=again, forced=force, pull=pull, tunnel=tunnel, strict=strict, known=list_nodes() if chosen.needs else (),
+        once_more=again, forced=force, pull=pull, queue=queue, tunnel=tunnel, strict=strict,
+        known=list_nodes() if chosen.needs else (),
         words=(profile, *format_overrides(overrides)),
     )  # fmt: skip
     warnings = check_env_file_permissions(chosen)

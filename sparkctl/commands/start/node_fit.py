@@ -19,8 +19,7 @@ from sparkctl.engines.memory_estimate import (
 )
 from sparkctl.errors import InvalidInput, OperationRefused
 from sparkctl.model.container import Container
-from sparkctl.model.guard_state import DEFAULT_FLOOR_BYTES
-from sparkctl.model.launch_plan import ContainerLabel, LaunchPlan, ReadinessTarget
+from sparkctl.model.launch_plan import DEFAULT_FLOOR_BYTES, ContainerLabel, LaunchPlan, ReadinessTarget
 from sparkctl.model.memory_fit import CheckpointFiles, FitOutcome, MemoryBudget, MemoryFit, MemoryHolder
 from sparkctl.model.phase import Phase
 from sparkctl.model.profile import Profile

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from sparkctl.commands.event_stream import open_session, stream_events
 from sparkctl.commands.history_writer import OperationSubject, record_operation
-from sparkctl.commands.node_lock import acquire_node_lock
+from sparkctl.commands.node_lock import LockConflict, acquire_node_lock
 from sparkctl.commands.start import connectivity_check, rank_start
 from sparkctl.commands.start.launch_plans import build_rank_launches
 from sparkctl.commands.start.rank_start import CreateTimeout, RankStart, verdict_of_create_timeout
@@ -31,7 +31,7 @@ from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext, CommandInterrupted, NodeLock
 from sparkctl.errors import DockerError, ExitCode, NodeError, OperationRefused
 from sparkctl.history.model import NodeResult, OperationKind
-from sparkctl.logs import start_verdict
+from sparkctl.logs import start_verdict, verdict_builder
 from sparkctl.model.events import (
     CommandEnded,
     Emit,
@@ -51,7 +51,7 @@ from sparkctl.model.node import NodeName, format_endpoint_url
 from sparkctl.model.phase import Phase
 from sparkctl.model.profile import Profile
 from sparkctl.model.text.units import format_duration
-from sparkctl.model.verdict import Verdict
+from sparkctl.model.verdict import ChangeDirection, FailureCause, Verdict
 from sparkctl.monitor.answer_check import (
     QUESTION_PROBES,
     CheckTarget,
@@ -59,12 +59,15 @@ from sparkctl.monitor.answer_check import (
     check_answers,
     measure_requests,
 )
+from sparkctl.monitor.switch_journal_io import SwitchInProgress
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.profiles.profile_lint import StartWarning, list_start_warnings, refuse_missing_flags
 from sparkctl.profiles.setting_proof import SettingProof
 from sparkctl.transport.docker import docker_client
 from sparkctl.transport.node_session import NodeSession
 
+_QUEUE_SECONDS = 3.0  # between two looks whether another operation has ended
+_MEMORY_ENDS = (FailureCause.HOST_OOM_KILL, FailureCause.GUARD_STOPPED)
 _STARTED_OUTCOMES = (Outcome.READY, Outcome.UNPROVED, Outcome.DETACHED, Outcome.FAILED, Outcome.TIMED_OUT)
 _TAKEN_BACK_MESSAGE = "interrupted before all ranks were started; the started ones are removed"
 _OLD_STOPPED_MESSAGE = "interrupted: the one that ran before was stopped, the new one was not started"
@@ -114,12 +117,9 @@ class _StartRun:
             sessions = [await open_session(stack, self.ctx, node, self.emit) for node in self.request.nodes]
             if not self.request.dry_run:
                 docker_client.preload_docker_sdk()
-            ended = await self._prepare_start(sessions)
+            ended = await self._prepare_and_lock(stack, sessions)
             if ended is not None:
                 return ended
-            # The same order for everyone: two starts over the same Sparks never wait for each other.
-            for rank in sorted(self.ranks, key=lambda one: one.plan.node):
-                self.locks[rank.plan.node] = await self._lock_node(stack, rank)
             for rank in self.ranks:
                 stack.push_async_callback(rank.detach_guard)
             return await self._start_ranks()
@@ -142,6 +142,42 @@ class _StartRun:
         return f"interrupted before {self.request.profile.name} was started"
 
     # inspect and decide
+
+    async def _prepare_and_lock(self, stack: AsyncExitStack, sessions: Sequence[NodeSession]) -> CommandEnded | None:
+        """Prepare the start and take the locks; with ``queue``, again until no other operation works on the nodes."""
+        is_told = False
+        while True:
+            try:
+                async with AsyncExitStack() as taken:
+                    ended = await self._prepare_start(sessions)
+                    if ended is None:
+                        # The same order for everyone: two starts over the same Sparks never wait for each other.
+                        for rank in sorted(self.ranks, key=lambda one: one.plan.node):
+                            self.locks[rank.plan.node] = await self._lock_node(taken, rank)
+                        await stack.enter_async_context(taken.pop_all())
+                    return ended
+            except (LockConflict, SwitchInProgress) as busy:
+                self._refuse_unless_queued(busy)
+                if not is_told:
+                    ways = f"Ctrl-C, or in the panel :down {self.request.profile.name}, ends the waiting"
+                    words = f"{busy.message}. {self.request.profile.name} starts once that has ended; {ways}"
+                    self.emit(WarningEmitted(self.ctx.clock.unix_time(), None, words))
+                    is_told = True
+            await self.ctx.interrupt.run_interruptible(self.ctx.clock.sleep(_QUEUE_SECONDS), self._not_started)
+            self.began = self.ctx.clock.monotonic()
+
+    def _refuse_unless_queued(self, busy: LockConflict | SwitchInProgress) -> None:
+        """Raise what refuses the start, unless it may wait for it. What was left unfinished does not end by itself."""
+        if (
+            self.request.is_of_switch
+            or self.request.dry_run
+            or (isinstance(busy, SwitchInProgress) and not busy.is_held)
+        ):
+            raise busy
+        if not self.request.queue:
+            again = replace(self.request, queue=True).retry_command
+            busy.hint = f"start it once that has ended: {again}\n{busy.hint}"
+            raise busy
 
     async def _prepare_start(self, sessions: Sequence[NodeSession]) -> CommandEnded | None:
         """Inspect and decide without changing anything; return the end where there is nothing to start."""
@@ -460,6 +496,15 @@ class _StartRun:
 
     def _add_retry_command(self, verdict: Verdict) -> Verdict:
         """Return the verdict with the command that tries its change, where that is accepted."""
+        if (
+            verdict.edit is None
+            and verdict.cause in _MEMORY_ENDS
+            and verdict.field == self.request.engine.memory_setting
+        ):
+            # of a worker whose own command has no flags: the head's gives the share to both
+            verdict = replace(
+                verdict, edit=verdict_builder.suggest_field_change(self.head.plan, verdict.field, ChangeDirection.LOWER)
+            )
         return self._proof.prove_verdict(verdict, self.request.build_retry_command)
 
     def _build_unproved_end(self, why: str) -> CommandEnded:

@@ -39,6 +39,7 @@ class StartInstance(Request):
         words: the profile and its overrides as the operator typed them, for hints.
         pull: get the image and the model first where they are missing.
         tunnel: once it is ready, keep its endpoint open on this machine until Ctrl-C.
+        queue: while another operation works on the nodes, wait until it has ended.
         strict: an answer that makes no sense, once it is ready, ends the command with exit 5.
         alone: its needs are no matter of this request.
         reserved: bytes that what starts before it will take, by node; it does not run yet.
@@ -64,6 +65,7 @@ class StartInstance(Request):
     restarts: bool = False
     pull: bool = False
     tunnel: bool = False
+    queue: bool = False
     strict: bool = False
     alone: bool = False
     reserved: Mapping[NodeName, int] = field(default_factory=dict)
@@ -75,7 +77,7 @@ class StartInstance(Request):
         profile, *settings = self.words or (self.profile.name,)
         flags = {
             "--replace": self.replace, "--detach": self.detach, "--again": self.once_more, "--force": self.forced, "--pull": self.pull,
-            "--tunnel": self.tunnel,
+            "--tunnel": self.tunnel, "--queue": self.queue,
             "--no-guard": not self.guarded, "--strict": self.strict, "--dry-run": self.dry_run,
             f"--timeout={self.timeout or 0:g}s": self.timeout is not None,
         }  # fmt: skip
@@ -117,7 +119,8 @@ class StartInstance(Request):
         """The same command for hints, secrets in it masked; the fields of ``changes`` have their new values."""
         if self.is_of_switch:
             return self.build_switch_command(*changes)
-        return self._build_command("up", {"--again": self.once_more, "--force": self.forced}, changes)
+        own = {"--again": self.once_more, "--force": self.forced, "--queue": self.queue}
+        return self._build_command("up", own, changes)
 
     def build_switch_command(self, *changes: FieldChange) -> str:
         """The command of the switch that this start is a step of."""

@@ -4,6 +4,8 @@ is ready.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from sparkctl.engines import engine_flags
 from sparkctl.engines.base import Engine, EngineDefaults, EngineRank, ImportRules, LineSignal
 from sparkctl.engines.failures import COMMON_FAILURES, cuda_memory_rules
@@ -11,7 +13,9 @@ from sparkctl.engines.log_rules import LogRules, loading_signal
 from sparkctl.engines.traps import build_trap_rules
 from sparkctl.errors import InvalidInput
 from sparkctl.model.phase import Phase, Step
-from sparkctl.model.profile import Profile
+
+if TYPE_CHECKING:
+    from sparkctl.model.profile import Profile
 
 _HTTP_SIGNAL = LineSignal(Phase.WARMING, Step("http"))
 _PHASE_SIGNALS = (

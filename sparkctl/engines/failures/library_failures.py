@@ -19,7 +19,7 @@ from sparkctl.engines.failures.model_file_failures import JSON_FAULT
 from sparkctl.engines.log_rules import EXCEPTION_PREFIX, EXCEPTION_WITHOUT_ERROR, MatchGroups, failure_rule
 from sparkctl.model.engine_metrics import EngineFactName
 from sparkctl.model.verdict import ChangeDirection, FailureCause
-from sparkctl.node.kernel_log_decoder import load_kernel_rules
+from sparkctl.node import load_kernel_table
 
 _OTHER_TAG_REMEDY = (
     "Take another tag of this image. A file that is mounted into it, or a patch, has to be one for this very version."
@@ -504,7 +504,7 @@ GPU_FAULTS = (
             weight=FailureWeight.CONCRETE if row["severity"] == "problem" else FailureWeight.LIKELY,
             refine=_keep_remedy if row["severity"] == "problem" else None,
         )
-        for number, row in load_kernel_rules()[1].items()
+        for number, row in load_kernel_table()["xids"].items()
     ),
     # A library's words for the same: the memory itself is at fault, and no other image or setting mends that.
     failure_rule(
@@ -512,7 +512,7 @@ GPU_FAULTS = (
         r"|CUDA_ERROR_(?:ECC|NVLINK)_UNCORRECTABLE",
         FailureCause.GPU_FAULT,
         "The GPU reports an error of its hardware that cannot be corrected[ (its memory: {memory})].",
-        load_kernel_rules()[1]["48"]["remedy"],
+        load_kernel_table()["xids"]["48"]["remedy"],
         needle=("uncorrectable ECC error", "uncorrectable NVLink error", "Uncorrectable", "_UNCORRECTABLE"),
         fatal=True,
         refine=_keep_remedy,

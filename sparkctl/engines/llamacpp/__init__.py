@@ -7,6 +7,7 @@ little between the first line and the last: no progress, no sizes; ``-lv 4`` res
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from sparkctl.engines import engine_flags, metrics_parser
 from sparkctl.engines.base import (
@@ -34,7 +35,9 @@ from sparkctl.engines.metrics_parser import parse_leading_number
 from sparkctl.engines.traps import build_trap_rules
 from sparkctl.model.engine_metrics import EngineFact, EngineFactName, EngineMetrics, StatsLine, StatsLineKind
 from sparkctl.model.phase import Phase, Step
-from sparkctl.model.profile import Profile
+
+if TYPE_CHECKING:
+    from sparkctl.model.profile import Profile
 
 _READY_PATTERN = re.compile(r"^(?:main|srv +(?:main|llama_server)): (?:server is )?listening on \w+://")
 _PROGRESS_DOTS = re.compile(r"\.{2,100}")  # one for each percent of the weights

@@ -7,6 +7,7 @@ after it. 0.5.12 prints its settings as ``ServerArgs(name=value, ...)``, 0.5.23 
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from sparkctl.engines import engine_flags, metrics_parser
 from sparkctl.engines.base import (
@@ -24,7 +25,9 @@ from sparkctl.engines.metrics_parser import parse_leading_number, parse_stats_fi
 from sparkctl.engines.sglang.failures import FAILURES, MEMORY_FRACTION_FIELD, UNSET_TOP_K, WRAPPED_ERROR
 from sparkctl.model.engine_metrics import EngineFactName, EngineMetrics, StatsLine, StatsLineKind
 from sparkctl.model.phase import Phase, Step
-from sparkctl.model.profile import Profile
+
+if TYPE_CHECKING:
+    from sparkctl.model.profile import Profile
 
 _QUANTIZATION_PATH = EngineFactName.QUANTIZATION_PATH
 _WEIGHT_ONLY_TEXT = "this checkpoint weight-only via FP4 Marlin"

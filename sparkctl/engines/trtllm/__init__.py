@@ -9,6 +9,7 @@ final one. ``/metrics`` is a JSON list here; Prometheus' page has another path, 
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from sparkctl.engines import engine_flags, metrics_parser
 from sparkctl.engines.base import (
@@ -30,8 +31,10 @@ from sparkctl.engines.trtllm import mpirun
 from sparkctl.engines.trtllm.mpirun import MPIRUN_FAILURES, MPIRUN_SIGNALS
 from sparkctl.model.engine_metrics import EngineFact, EngineFactName, EngineMetrics
 from sparkctl.model.phase import Phase, Step
-from sparkctl.model.profile import Profile
 from sparkctl.model.verdict import FailureCause
+
+if TYPE_CHECKING:
+    from sparkctl.model.profile import Profile
 
 _READY_PATTERN = r"^INFO:\s+Application startup complete\."
 FRACTION_FIELD = "args.kv_cache_free_gpu_memory_fraction"

@@ -7,6 +7,7 @@ kernel's class.
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from sparkctl.engines import engine_flags, metrics_parser
 from sparkctl.engines.base import (
@@ -25,8 +26,10 @@ from sparkctl.engines.metrics_parser import parse_leading_number, parse_number_l
 from sparkctl.engines.vllm.failures import FAILURES, MEMORY_UTILIZATION_FIELD, QUOTED_WORKER_ERROR
 from sparkctl.model.engine_metrics import EngineFactName, EngineMetrics, StatsLine, StatsLineKind
 from sparkctl.model.phase import Phase, Step
-from sparkctl.model.profile import Profile
 from sparkctl.model.text.sanitize import load_json_map
+
+if TYPE_CHECKING:
+    from sparkctl.model.profile import Profile
 
 _ENGINE_INIT_START = "Initializing a V1 LLM engine"
 _NO_FP4_TEXT, _NO_FP8_TEXT = (

@@ -314,7 +314,7 @@ class ProfilePicker(Dialog[PickedStart]):
         self._filter((self._typed + sanitize_line(event.text).strip())[:_MAX_TYPED])
 
     def _filter(self, typed: str) -> None:
-        """Show the profiles with all typed words in name or title, those with the whole text in the name first."""
+        """Show the profiles with all typed words in name or title, that of this name first, then those whose name has the whole text."""
         if len(self._every) == 1:
             return
         chosen = self._offers[self._at].name if self._offers else None
@@ -326,7 +326,14 @@ class ProfilePicker(Dialog[PickedStart]):
 
         found = [one for one in self._every if all(word in describe(one) for word in words)]
         whole = self._typed.casefold().strip()
-        self._offers = sorted(found, key=lambda one: (not one.name.casefold().startswith(whole), whole not in one.name))
+        self._offers = sorted(
+            found,
+            key=lambda one: (
+                one.name.casefold() != whole,
+                not one.name.casefold().startswith(whole),
+                whole not in one.name,
+            ),
+        )
         names = [one.name for one in self._offers]
         self._at = names.index(chosen) if not words and chosen in names else 0
         self.draw_dialog()

@@ -263,7 +263,7 @@ def _render_nothing_runs(seen: NodeTileModel) -> TextRow:
 
 _OFFER_NAME_COLUMNS = 20
 _MIN_OFFER_COLUMNS = 50
-_SHORT_RATE_COLUMNS, _LONG_RATE_COLUMNS = 14, 28  # of ``23.3 tok/s``, and of ``23.3 tok/s by its source``
+_SHORT_RATE_COLUMNS, _LONG_RATE_COLUMNS = 15, 29  # of ``18.7–22.6 tok/s``, and of ``23.3 tok/s by its source``
 _UNTIL_READY_COLUMNS = 16
 _WIDE_OFFER_COLUMNS = 78  # from which width on a source's figure is told in full
 
@@ -292,9 +292,15 @@ def _render_start_offers(seen: NodeTileModel, space: DrawArea) -> list[RowBlock]
         rows.append((make_row(*name, *ends), claim))
     longest = max(measure_row(row) for row, _ in rows)
     room = space.columns - max(measure_row(claim) for _, claim in rows)
-    if longest > room:  # a column for all of them, or for none
-        return [make_block(6 + at, truncate_row(row, space.columns)) for at, (row, _) in enumerate(rows)]
-    return [make_block(6 + at, make_row(*pad_row(row, longest), *claim)) for at, (row, claim) in enumerate(rows)]
+    blocks = [
+        make_block(
+            6 + at, truncate_row(row, space.columns) if longest > room else make_row(*pad_row(row, longest), *claim)
+        )
+        for at, (row, claim) in enumerate(rows)
+    ]  # a column of claims for all of them, or for none
+    if space.columns < _WIDE_OFFER_COLUMNS and any(one.rate is None and one.source_rate for one in seen.offers):
+        blocks.append(make_block(6, make_row(Span("   grey figures: by the profile's source", TextStyle.LABEL))))
+    return blocks
 
 
 def _render_offer_sign(one: StartOffer) -> Span:
@@ -312,13 +318,14 @@ def _render_offer_rate(one: StartOffer, space: DrawArea) -> TextRow:
     """Return what the last start here measured, else what its source did; blanks where neither is known."""
     wide = _LONG_RATE_COLUMNS if space.columns >= _WIDE_OFFER_COLUMNS else _SHORT_RATE_COLUMNS
     if one.rate is not None:
-        return pad_row(make_row(Span(f"{one.rate:8.1f}", TextStyle.VALUE), Span(" tok/s", TextStyle.UNIT)), wide)
+        figure = make_row(Span(f"{one.rate:.1f}", TextStyle.VALUE), Span(" tok/s", TextStyle.UNIT))
+        return pad_row(make_row(" " * (_SHORT_RATE_COLUMNS - measure_row(figure)), *figure), wide)
     if one.source_rate is None:
         return make_row(" " * wide)
     told = one.source_rate.as_text()
     if wide == _SHORT_RATE_COLUMNS:
-        return make_row(Span(f"{f'source {told}':>{wide}}", TextStyle.LABEL))
-    return pad_row(make_row(Span(f"{told:>8}", TextStyle.VALUE), Span(" tok/s by its source", TextStyle.UNIT)), wide)
+        return make_row(Span(f"{f'{told} tok/s':>{wide}}", TextStyle.LABEL))
+    return pad_row(make_row(Span(f"{told:>9}", TextStyle.VALUE), Span(" tok/s by its source", TextStyle.UNIT)), wide)
 
 
 def _render_main_instance(one: InstanceView, seen: NodeTileModel, space: DrawArea, roomy: bool) -> list[RowBlock]:
@@ -431,7 +438,9 @@ def render_overview(scene: OverviewScreenModel, columns: int, lines: int) -> Ove
     def count_rows(wide: int, most: int) -> int:
         return count_useful_rows(tiles, wide, most)
 
-    boxes = arrange_tiles(len(tiles), scene.chosen, columns, lines, count_rows, has_news=_has_news(scene))
+    boxes = arrange_tiles(
+        len(tiles), scene.chosen, columns, lines, count_rows, has_news=_has_news(scene), is_quiet=_is_quiet(scene)
+    )
     shown: list[tuple[TextRow, ...]] = []
     for _, group in groupby(boxes, key=lambda box: box.y):
         level = list(group)
@@ -452,6 +461,12 @@ def _has_news(scene: OverviewScreenModel) -> bool:
     views = [seen.view for seen in scene.glances if seen.is_known]
     moves = any(is_in_transition(one) for view in views for one in view.instances)
     return bool(moves or scene.switching) or sum(len(view.findings) for view in views) > _MANY_FINDINGS
+
+
+def _is_quiet(scene: OverviewScreenModel) -> bool:
+    """Tell whether nothing has happened yet. Notices come and go, so they do not count: the tiles would change their size."""
+    is_told = scene.happened or scene.lines or scene.switching
+    return not is_told and not any(seen.view.findings for seen in scene.glances if seen.is_known)
 
 
 _RowOfFinding = tuple[TextRow, Finding | None]

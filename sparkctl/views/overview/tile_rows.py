@@ -341,7 +341,7 @@ def render_bandwidth(one: InstanceView, seen: NodeTileModel, space: DrawArea) ->
         if one.numbers is None or one.numbers.activity is not EngineActivity.DECODING:
             return None
         why = (
-            "model.weights is not in the profile"
+            "set model.weights in the profile"
             if _is_weight_size_missing(one)
             else explain_missing_estimate(one.numbers, one.per_step)
         )
@@ -688,22 +688,22 @@ _SCARCE_MEMORY_BYTES = 8 * GIB  # available memory below which its curve warns
 _LOW_MEMORY_BYTES = 2 * GIB  # available memory below which the figure is a warning
 
 
-def build_memory_groups(seen: NodeTileModel, space: DrawArea) -> list[RowBlock]:
-    """Return all rows about memory."""
+def build_memory_groups(seen: NodeTileModel, space: DrawArea, label: str = "memory") -> list[RowBlock]:
+    """Return all rows about memory. ``label``: of the bar."""
     parts = (build_memory_legend(seen, space), build_memory_chart(seen, space), build_kernel_marks(seen, space))
-    return [build_memory_bar(seen, space), *(part for part in parts if part)]
+    return [build_memory_bar(seen, space, label), *(part for part in parts if part)]
 
 
-def build_memory_bar(seen: NodeTileModel, space: DrawArea) -> RowBlock:
+def build_memory_bar(seen: NodeTileModel, space: DrawArea, label: str = "memory") -> RowBlock:
     """Return the memory bar with the used memory (GPU and other) beside it. Page cache is shown, but never counted as
     used."""
     bar = seen.view.memory
     if bar is None:
-        return make_block(0, make_row(make_label("memory"), Span(words.UNKNOWN, TextStyle.STALE)))
+        return make_block(0, make_row(make_label(label), Span(words.UNKNOWN, TextStyle.STALE)))
     return make_block(
         0,
         make_row(
-            make_label("memory"),
+            make_label(label),
             *render_memory_bar(bar, space.bar_columns),
             "  ",
             *format_used_memory(bar),

@@ -289,7 +289,7 @@ def format_symbol_legend(*, is_counting: bool = False) -> TextRow:
 def describe_estimate(fit: MemoryFit | None) -> Span:
     """Return an answer in a few words."""
     if fit is None:
-        return Span("being counted", TextStyle.STALE)
+        return Span("calculating", TextStyle.STALE)
     tone = _choose_symbol(fit)[1]
     match fit.answer:
         case FitOutcome.FITS | FitOutcome.AFTER_DROP_CACHES if fit.is_tight:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from sparkctl import engines
@@ -364,6 +365,7 @@ _FULL_DETAIL_MIN_LINES = 14  # from this height on, all about memory fits above 
 _ESTIMATE_HEADING = [
     make_row(Span("memory: the figures on the left add up; · is a part of the line above", TextStyle.STALE))
 ]
+_TWO_COLUMNS_MIN = 150  # from this width on, the sum stands beside the command
 _OWN_LABEL_PREFIXES = ("--label dev.sparkctl.", "--label 'dev.sparkctl.")
 
 
@@ -458,10 +460,17 @@ def _render_loaded_profile(shelf: ProfilesScreenModel, profile: Profile, columns
             )
         )
     infos = render_diagnostics(shelf.selected_lint, shelf.sources, columns, (LintSeverity.INFO,))
-    sums = render_estimate_detail(fit, columns)
-    command = _render_command(shelf.preview, columns)
+    is_wide = columns >= _TWO_COLUMNS_MIN
+    half = columns // 2 if is_wide else columns
+    sums = render_estimate_detail(fit, half)
+    command = _render_command(shelf.preview, half - 3 if is_wide else half)
+    if sums:
+        sums = [*_ESTIMATE_HEADING, *sums]
+    if is_wide and sums:
+        pairs = zip_longest(command, sums, fillvalue=())
+        command, sums = [make_row(*pad_row(left, half), *right) for left, right in pairs], []
     legend = [] if _has_legend(shelf, profile, columns) else [truncate_row(format_symbol_legend(), columns)]
-    blocks = [[*later, *legend], [*_ESTIMATE_HEADING, *sums] if sums else [], infos]
+    blocks = [[*later, *legend], sums, infos]
     return [*rows, *command, *(each for block in blocks if block for each in ((), *block))]
 
 

@@ -38,7 +38,7 @@ chmod 700 "$root/root"
 mkdir -p "$root"/run/{sshd,lock,lab,docker} "$root/var/lib/docker" "$root/mnt/old"
 mount -t tmpfs -o "size=$size" tmpfs "$root/var/lib/docker"
 mount --bind "$dir/shared" "$root/run/lab"
-rm -f "$root"/etc/motd
+rm -rf "$root"/etc/motd "$root"/etc/update-motd.d # which PAM runs at every login
 cp -a "$dir/files/." "$root/"
 
 cd "$root"
@@ -46,4 +46,4 @@ pivot_root . mnt/old
 umount -l /mnt/old
 cd /
 echo "$host_pid" >/run/lab/pid1
-exec tini -s -- /bin/bash -c '/usr/local/sbin/start-sshd; /usr/local/sbin/start-dockerd; exec sleep infinity'
+exec tini -s -- /bin/bash -c 'cd /usr/local/sbin; ./start-sshd; ./start-containerd; ./start-dockerd; exec sleep infinity'

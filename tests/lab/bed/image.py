@@ -9,8 +9,10 @@ import hashlib
 import io
 import json
 import platform
+import shutil
 import subprocess
 import tarfile
+import tempfile
 from pathlib import Path
 
 from tests.lab.bed.names import IMAGE
@@ -70,10 +72,18 @@ def _write_root(target: Path) -> None:
         tar.add("/bin/busybox", "usr/bin/busybox")
         for name in APPLETS.split():
             _add_link(tar, f"usr/bin/{name}", "busybox")
-        tar.add(STANDIN, ENGINE_DIR, filter=_filter_entry)
+        _add_engine(tar, python)
         _add_file(tar, "usr/local/bin/vllm", b'#!/bin/sh\nshift\nexec python -m vllm --model "$@"\n', 0o755)
         _add_file(tar, "etc/passwd", b"root:x:0:0:root:/root:/bin/sh\n")
         _add_file(tar, "etc/group", b"root:x:0:\n")
+
+
+def _add_engine(tar: tarfile.TarFile, python: Path) -> None:
+    """Add the stand-in, compiled: a container keeps nothing that its Python compiles."""
+    with tempfile.TemporaryDirectory() as place:
+        copied = shutil.copytree(STANDIN, Path(place, "engine"), ignore=shutil.ignore_patterns("__pycache__"))
+        subprocess.run([python, "-m", "compileall", "-q", "-s", copied, "-p", f"/{ENGINE_DIR}", copied], check=True)
+        tar.add(copied, ENGINE_DIR)
 
 
 def _list_linked_files(*binaries: Path) -> set[Path]:

@@ -20,7 +20,7 @@ from tests.lab.bed.names import ADDRESSES, BRIDGE, CGROUP, CLEAN_ENV, LOCK, NAME
 from tests.lab.bed.node import LabNode
 from tests.lab.bed.shell import BedError, await_true, run
 
-NEEDED = "dockerd runc sshd ssh-keygen sudo ip nsenter unshare tini busybox openssl"
+NEEDED = "dockerd containerd runc sshd ssh-keygen sudo ip nsenter unshare tini busybox openssl"
 PACKAGES = "docker.io openssh-server sudo iproute2 iptables tini busybox-static python3 openssl"
 KEYS = SCRATCH / "keys"
 IMAGE_TAR = SCRATCH / "engine.tar"
@@ -94,7 +94,7 @@ class Lab:
         try:
             await_true(f"{node.name} to answer", node.answers, 30.0)
         except BedError as error:
-            logs = (node.shared / name for name in ("boot.log", "sshd.log", "dockerd.log"))
+            logs = (node.shared / name for name in ("boot.log", "sshd.log", "containerd.log", "dockerd.log"))
             tails = "".join(f"\n--- {path.name}\n{path.read_text()[-2000:]}" for path in logs if path.exists())
             raise BedError(f"{error}{tails}") from error
 

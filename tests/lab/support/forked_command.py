@@ -11,6 +11,7 @@ import multiprocessing
 import os
 import signal
 import sys
+import termios
 from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -23,17 +24,21 @@ _SERVER.set_forkserver_preload([__name__, "tests.lab.support.imported_verbs"])
 
 
 class ForkedCommand:
-    """As much of `subprocess.Popen` as the lab needs. ``stdout`` and ``stderr`` are pipes; stdin is /dev/null."""
+    """As much of `subprocess.Popen` as the lab needs.
 
-    def __init__(self, words: Sequence[str], env: dict[str, str], cwd: Path) -> None:
-        pipes = [_SERVER.Pipe(duplex=False) for _ in range(2)]
-        self._process = _SERVER.Process(
-            target=_run_command, args=(tuple(words), env, str(cwd), *(end for _, end in pipes)), daemon=True
-        )
+    ``stdout`` and ``stderr`` are pipes and its stdin is /dev/null; ``terminal``: the descriptor of one that is all three instead,
+    and its own, so that what is typed there may be a signal.
+    """
+
+    def __init__(self, words: Sequence[str], env: dict[str, str], cwd: Path, terminal: int | None = None) -> None:
+        pipes = [_SERVER.Pipe(duplex=False) for _ in range(2)] if terminal is None else []
+        ends = [end for _, end in pipes] if terminal is None else [Connection(os.dup(terminal))]
+        self._process = _SERVER.Process(target=_run_command, args=(tuple(words), env, str(cwd), ends), daemon=True)
         self._process.start()
-        for _, end in pipes:
+        for end in ends:
             end.close()
-        self.stdout, self.stderr = (_open_pipe(begin) for begin, _ in pipes)
+        if terminal is None:
+            self.stdout, self.stderr = (_open_pipe(begin) for begin, _ in pipes)
 
     @property
     def returncode(self) -> int | None:
@@ -67,17 +72,21 @@ def _open_pipe(begin: Connection) -> BinaryIO:
     return opened
 
 
-def _run_command(words: tuple[str, ...], env: dict[str, str], cwd: str, out: Connection, err: Connection) -> None:
+def _run_command(words: tuple[str, ...], env: dict[str, str], cwd: str, given: Sequence[Connection]) -> None:
     """Become what `python -m sparkctl` is."""
     nowhere = os.open(os.devnull, os.O_RDONLY)
     # The server has closed its stdin, so any of these may have a number that another one is to get.
-    ends = [fcntl.fcntl(end, fcntl.F_DUPFD, 3) for end in (nowhere, out.fileno(), err.fileno())]
+    numbers = [nowhere, *(one.fileno() for one in given)] if len(given) == 2 else [given[0].fileno()] * 3
+    ends = [fcntl.fcntl(number, fcntl.F_DUPFD, 3) for number in numbers]
     os.close(nowhere)
-    out.close()
-    err.close()
+    for one in given:
+        one.close()
     for number, end in enumerate(ends):
         os.dup2(end, number)
         os.close(end)
+    if len(given) == 1:
+        os.setsid()
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     os.environ.clear()
     os.environ.update(env)
     os.chdir(cwd)

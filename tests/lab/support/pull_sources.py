@@ -13,6 +13,8 @@ from tests.lab.bed.names import IMAGE
 from tests.lab.bed.node import LabNode
 from tests.lab.bed.shell import await_true
 
+IMPORT_CLIENT = "from huggingface_hub import HfApi, hf_hub_download"
+
 
 class Registry:
     """A registry inside a node's network."""
@@ -68,8 +70,9 @@ def pack_hub_client() -> bytes:
 
 
 def put_hub_client(node: LabNode, tag: str, packages: bytes) -> None:
-    """Make an image of this name on a node: the engine's with the Hub's client."""
-    container = node.docker("create", IMAGE)
+    """Make an image of this name on a node: the engine's with the Hub's client, which is compiled as an installed one is."""
+    container = node.docker("create", "--network", "none", IMAGE, "python", "-c", IMPORT_CLIENT)
     subprocess.run(node.enter("docker", "cp", "-", f"{container}:/opt/engine"), input=packages, check=True)
+    node.docker("start", "-a", container)
     node.docker("commit", container, tag)
     node.docker("rm", container)

@@ -10,7 +10,6 @@ import re
 import select
 import signal
 import struct
-import subprocess
 import sys
 import termios
 import threading
@@ -26,12 +25,6 @@ from tests.lab.support.forked_command import ForkedCommand
 
 PATIENCE = 60.0
 ROOT = Path(__file__).parents[3]
-
-
-def _at_its_terminal() -> None:
-    """Make ^C typed there a signal, which a suite that was started with ``&`` would hand on as ignored."""
-    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -216,16 +209,7 @@ class Sparkctl:
         waiting = dict(answers or {})
         ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
-        process = subprocess.Popen(
-            self.argv(*words),
-            stdin=theirs,
-            stdout=theirs,
-            stderr=theirs,
-            env=self.env,
-            cwd=self.home,
-            start_new_session=True,
-            preexec_fn=_at_its_terminal,
-        )
+        process = ForkedCommand(words, self.env, self.home, theirs)
         os.close(theirs)
         seen, end = bytearray(), time.monotonic() + timeout
         while time.monotonic() < end:

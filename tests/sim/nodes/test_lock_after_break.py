@@ -1,17 +1,26 @@
-"""The lock of a node through a break of the connection: whoever lost it to another says so, and says when it is back."""
+"""The lock of a node that another holds: after a break of the connection, and for a start that waits for it."""
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from sparkctl import engines
 from sparkctl.commands import node_lock
+from sparkctl.commands.start import start_instance
+from sparkctl.commands.start.start_request import StartInstance
 from sparkctl.config import load_config
 from sparkctl.context import CommandContext
+from sparkctl.files import shipped_profiles_dir
 from sparkctl.history.operation_history import OperationHistory
+from sparkctl.model.events import Event, Outcome, WarningEmitted
+from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.simulator import SimulatedSparks
 from tests.support import sim_clients
+from tests.support.events import find_command_end
 
 
 async def test_a_lock_that_another_took_meanwhile_is_told_tried_again_and_told_again(
@@ -45,3 +54,35 @@ async def test_a_lock_that_another_took_meanwhile_is_told_tried_again_and_told_a
         assert "milo@desk" in sparks.nodes["spark1"].locks["/run"]
         await ours.release()
     await sim_clients.wait_until_true(lambda: not sparks.nodes["spark1"].locks)
+
+
+async def test_a_start_is_refused_while_another_works_there_and_with_queue_waits_for_it(
+    sparks: SimulatedSparks, ctx: CommandContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(start_instance, "_QUEUE_SECONDS", 0.1)
+    node = load_config(sparks.config_path).nodes[0]
+    profile = ProfileLibrary(user=shipped_profiles_dir()).load_profile("kokoro-tts")
+    request = StartInstance(profile=profile, engine=engines.load_engine(profile.engine), nodes=(node,))
+    ann = CommandContext(history=OperationHistory(tmp_path / "ann"), operator="ann@desk")
+    told: list[Event] = []
+
+    async def start_queued() -> None:
+        told.extend([event async for event in start_instance.start_instance(ctx, replace(request, queue=True))])
+
+    async with ann.create_session(node) as hers:
+        await hers.link.connect()
+        theirs = await node_lock.acquire_node_lock(hers, ann, "starting small", lambda words: None)
+        refused = find_command_end([event async for event in start_instance.start_instance(ctx, request)])
+        assert refused.outcome is Outcome.REFUSED
+        assert "sparkctl up kokoro-tts" in (refused.hint or "")
+        assert "--queue" in (refused.hint or "")
+        waiting = asyncio.create_task(start_queued())
+        await asyncio.sleep(1.0)
+        assert not sparks.docker["spark1"].containers
+        await theirs.release()
+        await waiting
+    assert find_command_end(told).outcome in (Outcome.READY, Outcome.UNPROVED)
+    waits = [
+        one.message for one in told if isinstance(one, WarningEmitted) and "starts once that has ended" in one.message
+    ]
+    assert len(waits) == 1, "it is said once"

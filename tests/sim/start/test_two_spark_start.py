@@ -20,6 +20,7 @@ from sparkctl.commands.stop.stop_instance import StopInstance, stop_instance
 from sparkctl.config import load_config
 from sparkctl.context import CommandContext
 from sparkctl.engines.simulation.engine_launch import EngineFault
+from sparkctl.engines.simulation.script_player import ExitStep
 from sparkctl.files import shipped_profiles_dir
 from sparkctl.logs.line_patterns import parse_log_time
 from sparkctl.logs.rank_verdict import measure_clock_offset
@@ -38,7 +39,7 @@ from sparkctl.model.phase import Phase
 from sparkctl.model.verdict import FailureCause
 from sparkctl.monitor.node_status import read_node_statuses
 from sparkctl.profiles.profile_library import ProfileLibrary
-from sparkctl.simulator import SimNodeOptions, SimulatedSparks
+from sparkctl.simulator import SimNodeOptions, SimulatedSparks, engine_process
 from sparkctl.simulator.docker_daemon import DockerApiError
 from sparkctl.simulator.sim_node import NodeFault
 from tests.support.events import find_command_end
@@ -266,6 +267,21 @@ async def test_a_worker_that_somebody_kills_is_the_root_whatever_the_head_says_t
     assert ended.verdict is not None
     assert "Rank 1 of 2, on spark2" in ended.verdict.summary
     assert list_container_states(slow) == ["exited", "exited"]
+
+
+async def test_a_ray_worker_that_runs_out_of_memory_has_a_command_to_try_although_its_own_has_no_flags(
+    slow: SimulatedSparks, ctx: CommandContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine_process, "SIGKILL_EXIT", ExitStep(137, oom_killed=True))
+    stream = start_instance(ctx, make_start_request(slow, name="minimax-m27"))
+    await wait_until_rank_loads(stream, "spark2")
+    (worker,) = slow.docker["spark2"].containers.values()
+    slow.docker["spark2"].running[worker.id].kill()
+    ended = find_command_end([event async for event in stream])
+    assert ended.verdict is not None
+    assert (ended.node, ended.verdict.cause) == ("spark2", FailureCause.HOST_OOM_KILL)
+    assert ended.verdict.again is not None
+    assert "--set args.gpu-memory-utilization=" in ended.verdict.again
 
 
 async def test_a_worker_whose_spark_falls_silent_for_a_while_is_waited_for(

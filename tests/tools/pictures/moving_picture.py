@@ -20,9 +20,9 @@ from pathlib import Path
 
 import resvg_py
 from PIL import Image
+from rich.ansi import AnsiDecoder
 from rich.console import Console
 from rich.terminal_theme import MONOKAI
-from rich.text import Text
 
 from tests.tools.pictures.__main__ import FONTS, PICTURES, make_svg_self_contained
 
@@ -115,8 +115,9 @@ def draw_screen(screen: str) -> Image.Image:
     console = Console(
         width=COLUMNS, height=LINES, record=True, file=io.StringIO(), force_terminal=True, color_system="truecolor"
     )
+    decoder = AnsiDecoder()  # tmux writes a style once, also where it goes on in the next line
     for line in screen.split("\n")[:LINES]:
-        console.print(Text.from_ansi(line), no_wrap=True, overflow="crop", crop=True)
+        console.print(decoder.decode_line(line), no_wrap=True, overflow="crop", crop=True)
     svg = make_svg_self_contained(console.export_svg(title="sparkctl", theme=MONOKAI))
     png = bytes(resvg_py.svg_to_bytes(svg_string=svg, width=WIDTH, font_dirs=[FONTS], skip_system_fonts=True))
     return Image.open(io.BytesIO(png)).convert("RGB")

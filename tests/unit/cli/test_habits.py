@@ -10,7 +10,7 @@ import yaml
 from sparkctl.cli.help_formatter import fit_example_lines
 from sparkctl.cli.invocation import find_document_format
 from sparkctl.cli.main import VERB_GROUPS, VERBS
-from sparkctl.cli.options import SUBCOMMAND_ALIASES, VERB_ALIASES, VERB_HINTS
+from sparkctl.cli.options import COPY_HINT, OPTION_HINTS, SUBCOMMAND_ALIASES, VERB_ALIASES, VERB_HINTS
 from sparkctl.cli.verbs.help import format_page
 from sparkctl.files import docs_dir
 from sparkctl.model.verdict import FailureCause
@@ -201,8 +201,17 @@ def test_a_word_without_a_command_says_what_to_type(line: str, hint: str) -> Non
     assert (run.exit_code, run.stdout, hint in run.stderr) == (2, "", True), run.stderr
 
 
+def test_another_tools_option_says_what_to_type_and_not_what_only_looks_alike() -> None:
+    for (verb, option), hint in OPTION_HINTS.items():
+        run = run_command(f"{verb} {option} x")
+        assert (run.exit_code, run.stdout, hint.splitlines()[0] in run.stderr) == (2, "", True), run.stderr
+        assert "Did you mean" not in run.stderr
+    assert COPY_HINT.splitlines()[0] in run_command("cp a b").stderr
+
+
 def test_a_hint_names_commands_that_exist() -> None:
-    named = {word for hint in VERB_HINTS.values() for word in re.findall(r"sparkctl ([a-z-]+)", hint)}
+    hints = (*VERB_HINTS.values(), *OPTION_HINTS.values(), COPY_HINT)
+    named = {word for hint in hints for word in re.findall(r"sparkctl ([a-z-]+)", hint)}
     assert named <= set(VERBS) | {"--plain", "--replay"}
     assert not set(VERB_HINTS) & (set(VERBS) | set(VERB_ALIASES))
 

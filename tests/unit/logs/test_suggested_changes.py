@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkctl.logs.verdict_builder import suggest_field_change
-from sparkctl.model.guard_state import DEFAULT_FLOOR_BYTES
-from sparkctl.model.launch_plan import GuardRule, LaunchPlan, PhaseTimeouts, ReadinessRule
+from sparkctl.model.launch_plan import DEFAULT_FLOOR_BYTES, GuardRule, LaunchPlan, PhaseTimeouts, ReadinessRule
 from sparkctl.model.node import NodeName
 from sparkctl.model.verdict import ChangeDirection, FieldChange
 from sparkctl.profiles.validation import parse_setting

@@ -162,7 +162,7 @@ def test_what_no_request_tells_any_more_fades_and_nothing_below_jumps(columns: i
     at_work = render_screen(make_scene(made), columns, lines).splitlines()
     made.apply_event(events.MeterArrived(ts=103.0, node=NODE, container=ID, numbers=quiet))
     later = render_screen(make_scene(made), columns, lines).splitlines()
-    for name in ("TTFT", "between", "prompts", "steps", "GPU", "holds"):
+    for name in ("TTFT", "between", "prompts", "steps", "GPU", "model"):
         before, after = ([at for at, line in enumerate(each) if f"│ {name} " in line] for each in (at_work, later))
         assert before == after, name
     (row,) = [line for line in later if "TTFT" in line]
@@ -204,7 +204,7 @@ def test_an_instance_shows_throughput_memory_and_log(columns: int, lines: int) -
     bars = [line for line in seen.splitlines() if "draft " in line]
     assert ["86 %" in bars[0], "52 %" in bars[1], "25 %" in bars[2]] == [True] * 3
     assert bars[0].count("━") > bars[1].count("━") > bars[2].count("━") > 0
-    holds, memory = (next(line for line in seen.splitlines() if f"│ {name} " in line) for name in ("holds", "memory"))
+    holds, memory = (next(line for line in seen.splitlines() if f"│ {name} " in line) for name in ("model", "Spark"))
     assert holds.index("█") == memory.index("█") == bars[0].index("━"), "all bars begin alike"
     assert holds.index(" 88.0") == memory.index(" 92.0"), "and end alike: they have one scale"
 
@@ -356,7 +356,7 @@ def test_a_few_per_cent_more_than_it_claims_is_no_line_and_the_bar_has_a_mark_th
     for expected in (70, 84, 96):
         words = render_screen(make_scene(make_store(one=replace(READY, expected=expected * GIB))), 80, 40)
         holds, memory = (
-            next(line for line in words.splitlines() if f"│ {name} " in line) for name in ("holds", "memory")
+            next(line for line in words.splitlines() if f"│ {name} " in line) for name in ("model", "Spark")
         )
         begin, wide = memory.index("█"), DrawArea(76).bar_columns
         assert holds.index("▐") == begin + round(expected * wide / 122) - 1, "on the scale of the memory bar"

@@ -13,20 +13,17 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from standin import say, setting
 
 BEAT = 0.2
 
 
-@dataclass
 class Peer:
     """A rank at the other end of a connection."""
 
-    connection: socket.socket
-    address: tuple[str, int]
-    has_loaded: threading.Event
+    def __init__(self, connection: socket.socket, address: tuple[str, int]) -> None:
+        self.connection, self.address, self.has_loaded = connection, address, threading.Event()
 
 
 class Ranks:
@@ -83,7 +80,7 @@ class Ranks:
                     f"{1 + len(self._peers)}/{self.count} clients joined."
                 )
                 self._end()
-            self._peers.append(Peer(connection, address, threading.Event()))
+            self._peers.append(Peer(connection, address))
         for peer in self._peers:
             peer.connection.sendall(b"G")
 
@@ -104,7 +101,7 @@ class Ranks:
                 )
                 self._end()
             time.sleep(BEAT)
-        self._peers.append(Peer(connection, (host, port), threading.Event()))
+        self._peers.append(Peer(connection, (host, port)))
 
     def _listen(self, peer: Peer) -> None:
         while True:

@@ -17,21 +17,16 @@ Behaviour comes from the environment, so that the command line can be a real eng
 
 from __future__ import annotations
 
-import io
 import json
 import mmap
 import os
 import signal
-import struct
 import sys
 import threading
 import time
-import wave
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
-from typing import NoReturn
-from urllib.parse import parse_qs, urlsplit
-from urllib.request import Request, urlopen
+from socketserver import StreamRequestHandler, ThreadingTCPServer
+
+# Hundreds of these are started, so what few of them need is imported there, and nothing of http.server and dataclasses is.
 
 STATE = {"ready": False, "requests": 0, "tokens": 0}
 HELD: list[mmap.mmap] = []
@@ -85,7 +80,8 @@ def lock(megabytes: int) -> None:
 
 def leave_in_shm(megabytes: int) -> None:
     """Make a file that several processes of an engine share; a killed engine leaves it behind."""
-    Path(f"/dev/shm/psm_{os.getpid()}_{time.monotonic_ns():x}").write_bytes(b"\1" * (megabytes << 20))
+    with open(f"/dev/shm/psm_{os.getpid()}_{time.monotonic_ns():x}", "wb") as file:  # noqa: PTH123
+        file.write(b"\1" * (megabytes << 20))
 
 
 def extras() -> None:
@@ -126,15 +122,56 @@ def end_of_load() -> None:
         sys.exit(int(end[5:]))
 
 
-class Answers(BaseHTTPRequestHandler):
+REASONS = {
+    200: "OK",
+    400: "Bad Request",
+    401: "Unauthorized",
+    404: "Not Found",
+    501: "Not Implemented",
+    503: "Service Unavailable",
+}
+
+
+class Answers(StreamRequestHandler):
     """The HTTP API, as far as sparkctl asks for it."""
 
-    protocol_version = "HTTP/1.1"
     model = "stand-in"
     prefix = "vllm"
 
+    def handle(self) -> None:
+        while self.read_request():
+            if self.command == "GET":
+                self.do_GET()
+            elif self.command == "POST":
+                self.do_POST()
+            else:
+                self.reply(501, b"")
+                return
+            if not self.stays_open:
+                return
+
+    def read_request(self) -> bool:
+        """Read a request up to its body; tell whether there is one."""
+        self.requestline = self.rfile.readline(65537).decode("latin-1").rstrip("\r\n")
+        if not self.requestline:
+            return False
+        words = self.requestline.split()
+        self.headers: dict[str, str] = {}
+        while line := self.rfile.readline(65537).decode("latin-1").strip():
+            name, _, value = line.partition(":")
+            self.headers[name.lower()] = value.strip()
+        if len(words) != 3 or not words[2].startswith("HTTP/1."):
+            self.requestline = "?"
+            self.reply(400, b"")
+            return False
+        self.command, self.target, version = words
+        kept = "keep-alive" if version == "HTTP/1.0" else "close"
+        self.stays_open = (self.headers.get("connection", "").lower() == kept) is (version == "HTTP/1.0")
+        return True
+
     def do_GET(self) -> None:
-        path, _, query = self.path.partition("?")
+        path, _, query = self.target.partition("?")
+        asked = dict(pair.partition("=")[::2] for pair in query.split("&"))
         if self.refuses(path):
             return
         if path == "/health":
@@ -147,9 +184,9 @@ class Answers(BaseHTTPRequestHandler):
         elif path == "/metrics":
             self.reply(200, self.metrics().encode(), "text/plain; version=0.0.4")
         elif path == "/_lab/exit":
-            os._exit(int(parse_qs(query).get("code", ["1"])[0]))
+            os._exit(int(asked.get("code", 1)))
         elif path == "/_lab/allocate":
-            allocate(int(parse_qs(query).get("megabytes", ["1"])[0]))
+            allocate(int(asked.get("megabytes", 1)))
             self.reply(200, b"")
         else:
             self.reply(404, b'{"detail":"Not Found"}')
@@ -166,7 +203,7 @@ class Answers(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers.get("content-length", 0)))
-        path = urlsplit(self.path).path
+        path = self.target.partition("?")[0]
         if self.refuses(path):
             return
         if STATE["ready"] and path == "/v1/audio/speech" and (behind := os.environ.get("LAB_SPEECH")):
@@ -203,10 +240,7 @@ class Answers(BaseHTTPRequestHandler):
 
     def stream(self, count: int, pause: float, usage: dict | None) -> None:
         """Send a token at a time, in chunks, as engines do, and how many it were where that was asked."""
-        self.send_response_only(200)
-        self.send_header("content-type", "text/event-stream")
-        self.send_header("transfer-encoding", "chunked")
-        self.end_headers()
+        self.send_head(200, "content-type: text/event-stream", "transfer-encoding: chunked")
         for number in range(count):
             choice = {"index": 0, "delta": {"content": f" {number}"}, "finish_reason": None}
             self.send_chunk(
@@ -222,11 +256,11 @@ class Answers(BaseHTTPRequestHandler):
         self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
         self.wfile.flush()
 
+    def send_head(self, status: int, *headers: str) -> None:
+        self.wfile.write("\r\n".join([f"HTTP/1.1 {status} {REASONS[status]}", *headers, "", ""]).encode())
+
     def reply(self, status: int, body: bytes, kind: str = "application/json") -> None:
-        self.send_response_only(status)
-        self.send_header("content-type", kind)
-        self.send_header("content-length", str(len(body)))
-        self.end_headers()
+        self.send_head(status, f"content-type: {kind}", f"content-length: {len(body)}")
         self.wfile.write(body)
         line = f'INFO:     {self.client_address[0]}:{self.client_address[1]} - "{self.requestline}" {status}'
         say(line if self.prefix == "vllm" else f"{stamp()} {line}", 1)
@@ -234,6 +268,11 @@ class Answers(BaseHTTPRequestHandler):
 
 def speak(behind: str) -> tuple[bytes, str]:
     """Return a WAV of a second, and its type. The voice is the model's: without its token there is no sample."""
+    import io
+    import struct
+    import wave
+    from urllib.request import Request, urlopen
+
     if behind == "html":
         return b"<!DOCTYPE html><title>docs</title>", "text/html"
     count = 0 if behind == "empty" else 16000
@@ -256,12 +295,15 @@ def speak(behind: str) -> tuple[bytes, str]:
     return held.getvalue(), "audio/wav"
 
 
-def listen(given: dict[str, str], prefix: str) -> ThreadingHTTPServer:
+class Server(ThreadingTCPServer):
+    allow_reuse_address = daemon_threads = True
+
+
+def listen(given: dict[str, str], prefix: str) -> Server:
     """Bind the port and answer from a thread; raises OSError where it is taken."""
     Answers.model = given.get("served-model-name") or given.get("model-path") or given.get("model") or "stand-in"
     Answers.prefix = prefix
-    server = ThreadingHTTPServer((given.get("host", "0.0.0.0"), int(given.get("port", 8000))), Answers)
-    server.daemon_threads = True
+    server = Server((given.get("host", "0.0.0.0"), int(given.get("port", 8000))), Answers)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     return server
 
@@ -276,7 +318,7 @@ def stay() -> None:
     wait()
 
 
-def wait() -> NoReturn:
+def wait() -> None:
     """Do nothing until SIGTERM. In short naps: the kernel may hand the signal to another thread than this one, and then only
     the next line of Python here runs the handler; `signal.pause` would sleep through it."""
     while True:

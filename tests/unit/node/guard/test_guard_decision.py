@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparkctl.model.guard_state import DEFAULT_FLOOR_BYTES
+from sparkctl.model.launch_plan import DEFAULT_FLOOR_BYTES
 from sparkctl.node.guard.decision import (
     CALM_READ_SECONDS,
     FAST_READ_SECONDS,

@@ -338,7 +338,7 @@ def test_a_worker_says_where_it_is_served_and_a_missing_bandwidth_why() -> None:
     assert "its head answers, on spark2 · 12.7 tok/s" in shown
     assert "rank 0 of 2 · head" in render_tile(make_tile(head))
     assert ":8003 · rank 0 of 2 " in render_tile(make_tile(head), count=6)
-    assert "reads   —  model.weights is not in the profile" in render_tile(make_tile(READY))
+    assert "reads   —  set model.weights in the profile" in render_tile(make_tile(READY))
 
 
 def test_a_tall_tile_shows_the_last_minutes_with_the_ends_of_their_scale() -> None:
@@ -428,7 +428,7 @@ def test_an_idle_tile_offers_what_starts_now_with_a_known_speed_and_no_dash_wher
     )
     idle = make_tile(offers=offers, start_key="u")
     for columns, lines, told in (
-        (60, 30, "source 23.3"),
+        (60, 30, "23.3 tok/s"),
         (100, 30, "23.3 tok/s by its source"),
         (80, 12, "12.7 tok/s"),
     ):
