@@ -116,7 +116,7 @@ class CommandContext:
 
     history: OperationHistory
     operator: str
-    asker: Prompter = field(default_factory=NonInteractivePrompter)
+    prompter: Prompter = field(default_factory=NonInteractivePrompter)
     clock: Clock = field(default_factory=SystemClock)
     interrupt: InterruptSignal = field(default_factory=InterruptSignal)
     unshown: UnshownEvents = field(default_factory=UnshownEvents)
@@ -134,4 +134,4 @@ class CommandContext:
         """Return an unopened session of a node, over a shared connection if ``lend`` is set."""
         from sparkctl.transport.node_session import NodeSession
 
-        return NodeSession(node, self.asker, self.clock) if self.lend is None else self.lend(node)
+        return NodeSession(node, self.prompter, self.clock) if self.lend is None else self.lend(node)

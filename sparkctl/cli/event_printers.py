@@ -109,7 +109,7 @@ class _PhaseProgress:
     event: PhaseChanged
     since: float
     at: float
-    printed_at: float = 0.0
+    printed_at: float
 
     @property
     def elapsed_seconds(self) -> float | None:

@@ -80,8 +80,10 @@ written; 130 interrupted; 129 its terminal was closed; 141 stdout was closed ear
 
 _LISTING_WORDS = ("list", "ls", "ps", "get", "show")
 _LISTED_VERBS = {word: verb for verb in ("profiles", "models", "images", "endpoints") for word in (verb, verb[:-1])} | {
-    "history": "history", "nodes": "status", "bench": "bench",
-}  # fmt: skip
+    "history": "history",
+    "nodes": "status",
+    "bench": "bench",
+}
 
 
 class LazyVerbGroup(click.Group):

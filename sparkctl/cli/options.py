@@ -188,9 +188,9 @@ _LIST_WORDS = ("list", "ls", "ps")
 
 
 def create_context(
-    *, may_ask: bool = True, asker: Prompter | None = None, clock: Clock | None = None
+    *, may_ask: bool = True, prompter: Prompter | None = None, clock: Clock | None = None
 ) -> CommandContext:
-    """Return a context for this operator; without ``asker`` questions are asked on this terminal."""
+    """Return a context for this operator; without ``prompter`` questions are asked on this terminal."""
     from sparkctl.cli.terminal_prompter import create_prompter
     from sparkctl.clock import SystemClock
     from sparkctl.context import CommandContext, UnshownEvents
@@ -199,9 +199,12 @@ def create_context(
 
     unshown = UnshownEvents()
     return CommandContext(
-        history=OperationHistory(state_dir()), operator=get_operator(), clock=clock or SystemClock(), unshown=unshown,
-        asker=asker or create_prompter(unshown, allowed=may_ask),
-    )  # fmt: skip
+        history=OperationHistory(state_dir()),
+        operator=get_operator(),
+        clock=clock or SystemClock(),
+        unshown=unshown,
+        prompter=prompter or create_prompter(unshown, allowed=may_ask),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -364,9 +367,13 @@ def _output_options(about: str, *more: str, is_stream: bool = False) -> Callable
         )(command)  # fmt: skip
         if not is_stream:
             command = click.option(  # as Docker calls it
-                "--format", type=click.Choice([*more, *_JSON_FORMATS]), is_eager=True, expose_value=False, hidden=True,
+                "--format",
+                type=click.Choice([*more, *_JSON_FORMATS]),
+                is_eager=True,
+                expose_value=False,
+                hidden=True,
                 callback=_note_format,
-            )(command)  # fmt: skip
+            )(command)
         return click.option("--json", "as_json", is_flag=True, callback=_is_json_asked, help=about)(command)
 
     return add_options
@@ -491,9 +498,11 @@ def prepare_command(command: click.Command) -> click.Command:
 def record_option(command: F) -> F:
     """Add ``--record``."""
     return click.option(
-        "--record", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+        "--record",
+        type=click.Path(path_type=Path, dir_okay=False),
+        metavar="FILE",
         help="Write all events to FILE, for `top --replay`; secrets are masked.",
-    )(command)  # fmt: skip
+    )(command)
 
 
 def overwrite_option(command: F) -> F:

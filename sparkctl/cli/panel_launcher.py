@@ -57,10 +57,10 @@ def open_panel(
         events = _load_recording(replay)
         recording = lambda: (events, 1.0)  # noqa: E731
 
-    def make_context(asker: Prompter) -> CommandContext:
+    def make_context(prompter: Prompter) -> CommandContext:
         from sparkctl.cli.options import create_context
 
-        return create_context(asker=asker, clock=clock)
+        return create_context(prompter=prompter, clock=clock)
 
     panel = PanelApp(
         PanelOptions(

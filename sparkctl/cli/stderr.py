@@ -92,7 +92,7 @@ def print_hints(hint: str | None) -> None:
         print_message((Span("  "), Span("try:", TextStyle.LABEL), Span(f" {line}")), 4, is_trouble=True)
 
 
-def print_usage_error(wrong: click.ClickException, hint: str | None = None) -> str | None:
+def print_usage_error(wrong: click.ClickException, hint: str | None) -> str | None:
     """Print what is wrong with the command line; return the command that shows its help."""
     from click import MissingParameter, NoSuchOption
 

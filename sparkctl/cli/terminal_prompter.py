@@ -168,7 +168,7 @@ def _format_prompt(text: str) -> str:
     return sanitize_line(" ".join(text.split())).rstrip() + " "
 
 
-def create_prompter(unshown: UnshownEvents, *, allowed: bool = True) -> Prompter:
+def create_prompter(unshown: UnshownEvents, *, allowed: bool) -> Prompter:
     """Return a prompter for the terminal if stdin and stderr are terminals, else one that asks nothing."""
     can_ask = allowed and sys.stdin.isatty() and sys.stderr.isatty()
     return TerminalPrompter(unshown) if can_ask else NonInteractivePrompter()

@@ -37,8 +37,8 @@ class CheckInstance:
 
     instance: str
     nodes: Sequence[Node]
-    is_full: bool = True
-    is_strict: bool = False
+    is_full: bool
+    is_strict: bool
 
 
 def check_instance(ctx: CommandContext, request: CheckInstance) -> AsyncGenerator[Event, None]:
@@ -69,10 +69,13 @@ async def _check(ctx: CommandContext, request: CheckInstance, emit: Emit) -> Com
             continue
         is_bad = failed > 0 and request.is_strict
         return CommandEnded(
-            ts=ctx.clock.unix_time(), outcome=Outcome.UNHEALTHY if is_bad else Outcome.DONE,
-            exit_code=int(ExitCode.UNHEALTHY if is_bad else ExitCode.DONE), seconds=ctx.clock.monotonic() - began,
-            node=node.name, instance=request.instance,
-        )  # fmt: skip
+            ts=ctx.clock.unix_time(),
+            outcome=Outcome.UNHEALTHY if is_bad else Outcome.DONE,
+            exit_code=int(ExitCode.UNHEALTHY if is_bad else ExitCode.DONE),
+            seconds=ctx.clock.monotonic() - began,
+            node=node.name,
+            instance=request.instance,
+        )
     if failures:
         raise failures[0]
     if ended is not None:
@@ -141,7 +144,7 @@ async def speak_text(
         names = ", ".join(f"{one.instance_name} on {node.name}" for node, one in servers)
         raise InvalidInput(f"several speech servers run: {names}", "choose one: --instance NAME or --node NODE")
     node, container = servers[0]
-    async with NodeSession(node, ctx.asker, ctx.clock) as session:
+    async with NodeSession(node, ctx.prompter, ctx.clock) as session:
         with isolate_node_failures(node):
             await session.link.connect()
             return await _request_speech(ctx, session, container, text, voice)
@@ -150,7 +153,7 @@ async def speak_text(
 async def _find_servers(ctx: CommandContext, node: Node, instance: str | None) -> list[Container] | SparkctlError:
     """Return the running speech servers of a node: the one that is named, else those that say so in their labels."""
     try:
-        async with NodeSession(node, ctx.asker, ctx.clock) as session:
+        async with NodeSession(node, ctx.prompter, ctx.clock) as session:
             with isolate_node_failures(node):
                 await session.link.connect()
                 there = [one for one in await session.docker.list_containers() if one.is_managed and one.is_alive]

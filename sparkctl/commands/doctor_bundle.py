@@ -147,9 +147,13 @@ def collect_support_bundle(
         failure = next((one.error for one in found if one.error is not None), None)
         words = f"{len(files)} files, {max(1, size >> 10)} KiB. {_PRIVACY_NOTE}"
         return CommandEnded(
-            ts=ctx.clock.unix_time(), outcome=Outcome.UNREACHABLE if failure else Outcome.DONE,
-            exit_code=int(failure.exit_code if failure else ExitCode.DONE), seconds=ctx.clock.monotonic() - began, message=words, file=str(path),
-        )  # fmt: skip
+            ts=ctx.clock.unix_time(),
+            outcome=Outcome.UNREACHABLE if failure else Outcome.DONE,
+            exit_code=int(failure.exit_code if failure else ExitCode.DONE),
+            seconds=ctx.clock.monotonic() - began,
+            message=words,
+            file=str(path),
+        )
 
     return stream_events(ctx, read_and_write, on_interrupt="interrupted; no file was written")
 
@@ -157,7 +161,7 @@ def collect_support_bundle(
 async def _read_node(ctx: CommandContext, node: Node) -> NodeReadings:
     """Return the readings of a node; each missing one has a reason."""
     found = NodeReadings(node=node.name)
-    async with NodeSession(node, ctx.asker, ctx.clock) as session:
+    async with NodeSession(node, ctx.prompter, ctx.clock) as session:
         try:
             with isolate_node_failures(node):
                 await session.link.connect()

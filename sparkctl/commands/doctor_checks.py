@@ -185,9 +185,13 @@ async def _find_open_servers(ctx: CommandContext, session: NodeSession) -> list[
         remedy += "args.host to 127.0.0.1, and reach it with sparkctl tunnel"
         return [
             Finding(
-                kind=FindingKind.OPEN_SERVER, severity=Severity.NOTE, node=one.node, summary=words, remedy=remedy,
+                kind=FindingKind.OPEN_SERVER,
+                severity=Severity.NOTE,
+                node=one.node,
+                summary=words,
+                remedy=remedy,
             )
-        ]  # fmt: skip
+        ]
 
     try:
         answers = [] if session.node.is_local else await read_session_endpoints(ctx, session)
@@ -453,7 +457,7 @@ class ConnectionCheck:
 
 async def check_connection(ctx: CommandContext, node: Node) -> ConnectionCheck:
     """Connect (ask about an unknown host key), identify the node, ask Docker."""
-    async with NodeSession(node, ctx.asker, ctx.clock) as session:
+    async with NodeSession(node, ctx.prompter, ctx.clock) as session:
         try:
             await session.link.connect()
             look = await session.read_node("identity", "memory")

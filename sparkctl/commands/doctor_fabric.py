@@ -227,12 +227,13 @@ def _report_lanes(end: RouteEnd, tell: FabricFindingReporter) -> None:
             )
         elif lane.gid_index is None:
             tell(
-                end.node, Severity.WARNING,
+                end.node,
+                Severity.WARNING,
                 f"{lane.device} has no RoCE v2 address for {lane.address}: NCCL cannot use it",
                 f"set {lane.interface} down and up again: sudo ip link set {lane.interface} down; "
                 f"sudo ip link set {lane.interface} up",
                 kind=FindingKind.RDMA,
-            )  # fmt: skip
+            )
         else:
             words = f"{lane.device} on {lane.interface}, its RoCE v2 address at GID index {lane.gid_index}"
             tell(end.node, Severity.GOOD, words, kind=FindingKind.RDMA)

@@ -52,7 +52,7 @@ def format_sudoers_command(node: Node, user: str | None) -> str:
 
 
 async def drop_node_caches(
-    session: NodeSession, ctx: CommandContext, emit: Emit, profiles: Sequence[Profile] = ()
+    session: NodeSession, ctx: CommandContext, emit: Emit, profiles: Sequence[Profile]
 ) -> CachesDropped:
     """Drop page cache and slab on one node; emit memory before and after.
 
@@ -84,7 +84,7 @@ async def drop_node_caches(
 
 
 async def try_drop_node_caches(
-    session: NodeSession, ctx: CommandContext, emit: Emit, profiles: Sequence[Profile] = ()
+    session: NodeSession, ctx: CommandContext, emit: Emit, profiles: Sequence[Profile]
 ) -> SparkctlError | None:
     """Drop it before something that also works without; return why it was not possible, None where it was."""
     try:
@@ -112,9 +112,12 @@ async def _report_model_drop(
 ) -> CachesDropped:
     look = await session.read_node("memory")
     event = CachesDropped(
-        ts=ctx.clock.unix_time(), node=session.node.name, before=_require_memory(before, session),
-        after=_require_memory(look, session), proven=None,
-    )  # fmt: skip
+        ts=ctx.clock.unix_time(),
+        node=session.node.name,
+        before=_require_memory(before, session),
+        after=_require_memory(look, session),
+        proven=None,
+    )
     emit(event)
     back = max(0, event.before.reclaimable - event.after.reclaimable)
     words = (
@@ -134,7 +137,7 @@ async def _drop_with_password(session: NodeSession, ctx: CommandContext) -> bool
     """Drop the page cache with a sudo password. ``-k`` forgets cached credentials, so that sudo always reads the first
     line itself and tee never sees it.
     """
-    password = await ctx.asker.ask_password(SudoPasswordQuestion(session.node.name, "drop the page cache"))
+    password = await ctx.prompter.ask_password(SudoPasswordQuestion(session.node.name, "drop the page cache"))
     if not password:
         return False
     done = await session.run(

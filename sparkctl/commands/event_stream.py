@@ -124,10 +124,11 @@ def deduplicate_warnings(emit: Emit, reported: Iterable[str] = ()) -> Emit:
 def build_missing_lines_warning(ctx: CommandContext, node: NodeName, instance: str) -> WarningEmitted:
     """Return the warning that lines of a log are missing at this place."""
     return WarningEmitted(
-        ctx.clock.unix_time(), node,
+        ctx.clock.unix_time(),
+        node,
         f"lines of {instance} are missing here: Docker on {node} rotated them away before they could be read",
         "have Docker keep more of the log: container.options.log-opt: [max-size=100m, max-file=5]",
-    )  # fmt: skip
+    )
 
 
 async def open_session(stack: AsyncExitStack, ctx: CommandContext, node: Node, emit: Emit) -> NodeSession:

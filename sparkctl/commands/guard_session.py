@@ -107,8 +107,8 @@ class GuardSession:
         """Seconds since the container was first watched, None where it never was."""
         return None if self._since is None else self._ctx.clock.monotonic() - self._since
 
-    async def arm_guard(self, *, drop_was_told: bool = False) -> None:
-        """Start a guard on the node, or connect to it. ``drop_was_told``: the missing right to drop caches was
+    async def arm_guard(self, *, drop_was_reported: bool = False) -> None:
+        """Start a guard on the node, or connect to it. ``drop_was_reported``: the missing right to drop caches was
         reported already.
         """
         try:
@@ -124,7 +124,7 @@ class GuardSession:
         if state.available is not None and self._rule.floor >= state.available:
             await self.detach()
             raise build_floor_refusal(self._rule.floor, state.available, self._session.node.name)
-        self._warn_missing_rights(state, drop_was_told)
+        self._warn_missing_rights(state, drop_was_reported)
         return None
 
     async def watch_container(self, container: str) -> None:
@@ -304,12 +304,12 @@ class GuardSession:
                 self._was_lost = True
                 self._emit_warning(f"{self._plan.instance} is no longer guarded: {sanitize_line(event.why)}", None)
 
-    def _warn_missing_rights(self, state: GuardState, drop_was_told: bool) -> None:
+    def _warn_missing_rights(self, state: GuardState, drop_was_reported: bool) -> None:
         if state.docker is False:
             self._was_lost = True
             hint = f"on {self._plan.node}: ls -l /var/run/docker.sock; id"
             self._emit_warning(f"the guard on {self._plan.node} cannot reach Docker: it can warn, not act", hint)
-        if state.rights.drop is False and self._rule.cache_below != 0 and not drop_was_told:
+        if state.rights.drop is False and self._rule.cache_below != 0 and not drop_was_reported:
             hint = format_sudoers_command(self._session.node, self._session.node.user)
             self._emit_warning(f"the guard on {self._plan.node} may not drop the page cache while weights load", hint)
 
@@ -343,9 +343,9 @@ def to_guard_event(now: float, session: NodeSession, event: GuardEvent) -> Guard
 
 
 async def stop_watching_containers(
-    session: NodeSession, ctx: CommandContext, emit: Emit, containers: Sequence[str], why: UnwatchReason
+    session: NodeSession, ctx: CommandContext, emit: Emit, containers: Sequence[str]
 ) -> None:
-    """Tell the guard, if one runs, to stop watching these containers; save its receipts about them.
+    """Tell the guard, if one runs, to stop watching these containers, which are stopped; save its receipts about them.
 
     Errors are ignored: a watch ends with its container anyway.
     """
@@ -363,6 +363,6 @@ async def stop_watching_containers(
             return
         try:
             for container in containers:
-                await link.unwatch_container(container, why)
+                await link.unwatch_container(container, UnwatchReason.STOPPED)
         finally:
             await link.close()

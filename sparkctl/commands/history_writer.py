@@ -17,7 +17,7 @@ from sparkctl.history.expected_durations import compute_model_key
 from sparkctl.history.model import NodeResult, OperationKind, StepRecord
 from sparkctl.history.operation_recorder import OperationRecorder
 from sparkctl.model.engine_metrics import EngineFactName
-from sparkctl.model.events import (  # fmt: skip
+from sparkctl.model.events import (
     BenchCellMeasured,
     BenchDomainMeasured,
     CommandEnded,
@@ -56,7 +56,7 @@ class OperationSubject:
     nodes: Sequence[Node]
     instance: str | None = None
     profile: Profile | None = None
-    command: str | None = None
+    command: str | None
 
 
 async def record_operation(
@@ -89,7 +89,7 @@ class HistoryWriter:
             "image": profile.image, "alike": compute_model_key(profile.image, profile.model.path),
         }  # fmt: skip
         self._is_done_to = False  # something was changed, or a change was attempted
-        self._courses: dict[tuple[NodeName, str], StartupTimeline | None] = {}
+        self._timelines: dict[tuple[NodeName, str], StartupTimeline | None] = {}
         self.entry: OperationRecorder = ctx.history.begin_operation(
             subject.kind, ctx.clock, ctx.operator, [node.name for node in subject.nodes], ctx.operation,
             instance=subject.instance or (profile.name if profile else None), command=subject.command, **known,
@@ -113,9 +113,13 @@ class HistoryWriter:
                 self._record_phase(event)
             case MemoryReleased():
                 self._record_node_result(
-                    event.node, event.instance, freed=event.freed, missing=event.missing,
-                    available_after=event.available, available_before=event.before_start,
-                )  # fmt: skip
+                    event.node,
+                    event.instance,
+                    freed=event.freed,
+                    missing=event.missing,
+                    available_after=event.available,
+                    available_before=event.before_start,
+                )
             case GuardActed(what=GuardAction.KILLED):
                 self._record_node_result(event.node, event.instance, receipt=f"the guard stopped it: {event.why}")
             case SwitchStepReported():
@@ -132,7 +136,7 @@ class HistoryWriter:
         self._is_done_to = self._is_done_to or event.phase not in _UNCHANGED_PHASES
         if event.elapsed is not None and self.entry.operation.kind is OperationKind.START:
             key = event.node, event.instance
-            self._courses[key] = advance_timeline(self._courses.get(key), replace(event, ts=event.elapsed))
+            self._timelines[key] = advance_timeline(self._timelines.get(key), replace(event, ts=event.elapsed))
         row = self.entry.operation
         # only the head's: ranks have different steps; and not those of instances that a rollback restarts
         is_its = event.instance == row.instance and event.node in row.nodes[:1]
@@ -157,11 +161,11 @@ class HistoryWriter:
             self.entry.record_facts(nodes=(event.node,))  # looked for on all nodes, and found on this one
         elif self.entry.operation.kind is OperationKind.SWITCH:
             self.entry.record_facts(nodes=tuple(dict.fromkeys((*self.entry.operation.nodes, *touched))))
-        for (node, instance), course in self._courses.items():
-            if course is not None and event.exit_code != 0:  # a good start reports its own durations
+        for (node, instance), timeline in self._timelines.items():
+            if timeline is not None and event.exit_code != 0:  # a good start reports its own durations
                 parts = tuple(
                     PhaseDuration(*one.part_key, one.compute_duration(event.seconds))
-                    for one in merge_spans(course.stretches)
+                    for one in merge_spans(timeline.stretches)
                 )
                 self._record_node_result(node, instance, parts=parts)
         if event.log is not None and event.node is not None:
@@ -173,9 +177,13 @@ class HistoryWriter:
             self._is_done_to and self.entry.operation.kind is OperationKind.SWITCH and event.outcome is Outcome.REFUSED
         )
         self.entry.record_end(
-            str(Outcome.INTERRUPTED if is_taken_over else event.outcome), event.exit_code, seconds=event.seconds,
-            why=event.message, hint=event.hint, verdict=event.verdict,
-        )  # fmt: skip
+            str(Outcome.INTERRUPTED if is_taken_over else event.outcome),
+            event.exit_code,
+            seconds=event.seconds,
+            why=event.message,
+            hint=event.hint,
+            verdict=event.verdict,
+        )
 
 
 def _append_step(moments: tuple[StepRecord, ...], event: SwitchStepReported) -> tuple[StepRecord, ...]:

@@ -96,11 +96,13 @@ async def read_images(
         times = [when for name, when in began if name in image.names] + [one.created for one in users]
         found.append(
             ImageUse(
-                image=image, last_used=max(times, default=None), containers=tuple(sorted(one.name for one in users)),
+                image=image,
+                last_used=max(times, default=None),
+                containers=tuple(sorted(one.name for one in users)),
                 instances=tuple(sorted(one.instance_name for one in users if one.is_managed)),
                 profiles=tuple(sorted(name for name, wanted in profiles if wanted in (*image.names, *image.digests))),
             )
-        )  # fmt: skip
+        )
     return tuple(sorted(found, key=lambda one: -(one.image.size or 0)))
 
 
@@ -171,9 +173,12 @@ def remove_images(ctx: CommandContext, request: RemoveImages) -> AsyncGenerator[
                     verb = "would remove" if request.dry_run else "removed"
                     said.append(f"{verb} {_name(use)} from {session.node.name} ({format_size(use.image.size or 0)})")
         return CommandEnded(
-            ts=ctx.clock.unix_time(), outcome=Outcome.PLANNED if request.dry_run else Outcome.DONE, exit_code=int(ExitCode.DONE),
-            seconds=ctx.clock.monotonic() - began, message="\n".join(said) or "there is no old build to remove",
-        )  # fmt: skip
+            ts=ctx.clock.unix_time(),
+            outcome=Outcome.PLANNED if request.dry_run else Outcome.DONE,
+            exit_code=int(ExitCode.DONE),
+            seconds=ctx.clock.monotonic() - began,
+            message="\n".join(said) or "there is no old build to remove",
+        )
 
     def stream_removal(own: CommandContext) -> AsyncGenerator[Event, None]:
         return stream_events(own, run_removal, on_interrupt="interrupted; some images may already be removed")
@@ -223,9 +228,10 @@ def refuse_used_images(node: NodeName, uses: Sequence[ImageUse]) -> None:
     for use in uses:
         if use.containers:
             way = (
-                shlex.join(["sparkctl", "down", use.instances[0], "--node", node]) if use.instances
+                shlex.join(["sparkctl", "down", use.instances[0], "--node", node])
+                if use.instances
                 else f"sparkctl did not start it; on {node}: {shlex.join(['docker', 'rm', use.containers[0]])}"
-            )  # fmt: skip
+            )
             raise OperationRefused(
                 f"{_name(use)} is in use on {node} by {' and '.join(use.containers)}; nothing was removed", way
             )

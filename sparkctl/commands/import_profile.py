@@ -60,7 +60,7 @@ class ImportedProfile:
     imported: ImportResult
     profile: Profile
     text: str
-    cautions: tuple[StartWarning, ...] = ()
+    cautions: tuple[StartWarning, ...]
     path: Path | None = None
     over_shipped: bool = False
 
@@ -92,7 +92,7 @@ async def import_from_container(ctx: CommandContext, node: Node, name: str, requ
     """Import a container from a node. Raises `InvalidInput` where there is none of that name, `NodeError` and
     `DockerError`.
     """
-    async with NodeSession(node, ctx.asker, ctx.clock) as session:
+    async with NodeSession(node, ctx.prompter, ctx.clock) as session:
         await session.link.connect()
         try:
             run = await session.docker.read_run_options(name)

@@ -118,7 +118,7 @@ def choose_default_endpoint(
 
 
 async def _list_node_endpoints(ctx: CommandContext, node: Node) -> tuple[list[ServedEndpoint], list[EndpointFailure]]:
-    async with NodeSession(node, ctx.asker, ctx.clock) as session:
+    async with NodeSession(node, ctx.prompter, ctx.clock) as session:
         try:
             with isolate_node_failures(node):
                 await session.link.connect()

@@ -31,13 +31,17 @@ class ModelPlaces:
 
     places: Mapping[str, tuple[str, ...]]
     roots: tuple[str, ...]
-    tokenizers: tuple[str, ...] = ()
+    tokenizers: tuple[str, ...]
 
     async def run_program(self, session: NodeSession, role: str, timeout: float, **words: str) -> dict[str, Any]:
         """Run `node/models.py` there. Raises `SparkctlError`."""
         request = {
-            "role": role, "places": list(self.places), "roots": self.roots, "tokenizers": self.tokenizers, **words,
-        }  # fmt: skip
+            "role": role,
+            "places": list(self.places),
+            "roots": self.roots,
+            "tokenizers": self.tokenizers,
+            **words,
+        }
         program = build_program(
             "sparkctl-models", ["weights_check", "models"], stdin=json.dumps(request).encode() + b"\n"
         )
@@ -63,9 +67,13 @@ def find_model_places(ctx: CommandContext, session: NodeSession, profiles: Seque
     for profile in profiles:
         try:
             plan = build_launch_plan(
-                profile, session.node, home=session.user_home, operator=ctx.operator, environ=DefaultingEnviron(),
+                profile,
+                session.node,
+                home=session.user_home,
+                operator=ctx.operator,
+                environ=DefaultingEnviron(),
                 engine=load_engine(profile.engine),
-            )  # fmt: skip
+            )
         except SparkctlError:  # a profile for another node
             continue
         for kind, path in zip(MODEL_KINDS, find_model_paths(profile, plan), strict=True):

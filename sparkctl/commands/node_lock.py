@@ -100,8 +100,11 @@ class HeldNodeLock:
         self._session = session
         self._ctx = ctx
         self._about = {
-            "operator": ctx.operator, "doing": doing, "since": round(ctx.clock.unix_time()), "token": uuid.uuid4().hex
-        }  # fmt: skip
+            "operator": ctx.operator,
+            "doing": doing,
+            "since": round(ctx.clock.unix_time()),
+            "token": uuid.uuid4().hex,
+        }
         self._warn = warn
         self._held: RemoteProcess | None = None
         self._beaten = (0.0, 0.0)  # when the node last got a heartbeat, monotonic seconds

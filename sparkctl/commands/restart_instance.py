@@ -38,7 +38,7 @@ class RestartInstance(Request):
 
     instance: str
     nodes: Sequence[Node]
-    everywhere: Sequence[Node] = ()
+    everywhere: Sequence[Node]
     timeout: float | None = None
 
     def format_as_command(self) -> tuple[str, ...]:
@@ -74,10 +74,11 @@ async def restart_instance(ctx: CommandContext, request: RestartInstance) -> Asy
     start = plan.start
     if not plan.is_known:
         yield WarningEmitted(
-            ctx.clock.unix_time(), found.node,
+            ctx.clock.unix_time(),
+            found.node,
             f"how {found.name} was started is not in this computer's history; it starts with its profile as it is here now",
             None,
-        )  # fmt: skip
+        )
     elif plan.changes is not None:
         words = (
             f"the profile of {found.name} has changed since it was started, and applies as it is now: {plan.changes}"

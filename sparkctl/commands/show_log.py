@@ -137,7 +137,7 @@ class _ShowLogRun:
     def _create_session(self, node: Node) -> NodeSession:
         if self.request.session is not None:
             return self.request.session(node)
-        return NodeSession(node, self.ctx.asker, self.ctx.clock)
+        return NodeSession(node, self.ctx.prompter, self.ctx.clock)
 
     # live
 

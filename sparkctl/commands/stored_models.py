@@ -115,14 +115,18 @@ async def read_models(session: NodeSession, places: ModelPlaces) -> tuple[Stored
             names.setdefault(str(entry), []).extend(places.places.get(place, ()))
         found = [
             StoredModel(
-                node=session.node.name, place=str(one["place"]), size=int(one["size"]), used=one["used"],
+                node=session.node.name,
+                place=str(one["place"]),
+                size=int(one["size"]),
+                used=one["used"],
                 is_whole=False if one["faults"] else None if one["unread"] else True,
                 faults=tuple(sanitize_line(str(each)) for each in one["faults"]),
                 profiles=tuple(dict.fromkeys(names.get(str(one["place"]), ()))),
-                is_brought=bool(one["brought"]), is_link=bool(one["link"]),
+                is_brought=bool(one["brought"]),
+                is_link=bool(one["link"]),
             )
             for one in answer["models"]
-        ]  # fmt: skip
+        ]
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise OperationRefused(
             f"what {session.node.name} said of its models cannot be read ({sanitize_line(str(error))})", None
@@ -178,10 +182,13 @@ def remove_model(ctx: CommandContext, request: RemoveModel) -> AsyncGenerator[Ev
                 if error := answer.get("error"):
                     raise OperationRefused(f"{model.place} on {node.name} stays: {sanitize_line(str(error))}", None)
         return CommandEnded(
-            ts=ctx.clock.unix_time(), outcome=Outcome.PLANNED if request.dry_run else Outcome.DONE,
-            exit_code=int(ExitCode.DONE), seconds=ctx.clock.monotonic() - began, node=node.name,
+            ts=ctx.clock.unix_time(),
+            outcome=Outcome.PLANNED if request.dry_run else Outcome.DONE,
+            exit_code=int(ExitCode.DONE),
+            seconds=ctx.clock.monotonic() - began,
+            node=node.name,
             message=f"{'would remove' if request.dry_run else 'removed'} {what}{named}",
-        )  # fmt: skip
+        )
 
     stays = "interrupted; what is left of it has the ending .sparkctl-removed: the same command removes it"
 
@@ -233,9 +240,10 @@ async def _refuse_used_model(session: NodeSession, model: StoredModel) -> None:
         if why is not None:
             raise OperationRefused(
                 f"{name} on {session.node.name} {why} {model.place}",
-                f"stop it first: sparkctl down {name} --node {session.node.name}" if container.is_managed
+                f"stop it first: sparkctl down {name} --node {session.node.name}"
+                if container.is_managed
                 else f"on {session.node.name}: docker stop {name}",
-            )  # fmt: skip
+            )
 
 
 def explain_use(place: str, container: Container, spec: DockerRunSpec) -> str | None:

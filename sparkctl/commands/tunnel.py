@@ -56,9 +56,13 @@ def open_tunnel(ctx: CommandContext, request: OpenTunnel) -> AsyncGenerator[Even
             session, port = await _find_endpoint(stack, ctx, request, emit)
             await Tunnel(ctx, request, session, port, emit).keep_open()
         return CommandEnded(
-            ts=ctx.clock.unix_time(), outcome=Outcome.DONE, exit_code=0, seconds=ctx.clock.monotonic() - began,
-            node=session.node.name, instance=request.instance,
-        )  # fmt: skip
+            ts=ctx.clock.unix_time(),
+            outcome=Outcome.DONE,
+            exit_code=0,
+            seconds=ctx.clock.monotonic() - began,
+            node=session.node.name,
+            instance=request.instance,
+        )
 
     return stream_events(ctx, run_tunnel, request.instance, on_interrupt=None)
 
@@ -169,10 +173,14 @@ class Tunnel:
         self._state = state
         self._emit(
             TunnelStateChanged(
-                ts=self._ctx.clock.unix_time(), node=self._session.node.name, instance=self._request.instance, state=state,
-                url=self._url, detail=detail,
+                ts=self._ctx.clock.unix_time(),
+                node=self._session.node.name,
+                instance=self._request.instance,
+                state=state,
+                url=self._url,
+                detail=detail,
             )
-        )  # fmt: skip
+        )
 
 
 async def _find_endpoint(

@@ -82,17 +82,17 @@ class ImportRules:
     is_recipe_default: bool = False
     built_image: str | None = None
     nightly_image: str | None = None
-    recipe_name: str = ""
-    recipe_words: tuple[str, ...] = ()
-    recipe_image: str | None = None
+    recipe_name: str
+    recipe_words: tuple[str, ...]
+    recipe_image: str | None
     recipe_command: tuple[str, ...] = ()
     recipe_model_flags: tuple[str, str] | None = None
     recipe_flags: Mapping[str, str] = field(default_factory=dict)
     recipe_switches: tuple[str, ...] = ()
     placeholders: Mapping[str, str] = field(default_factory=dict)
-    variables: tuple[str, ...] = ()
+    variables: tuple[str, ...]
     key_variables: tuple[str, ...] = ()
-    directory_words: tuple[str, ...] = ()
+    directory_words: tuple[str, ...]
     hidden_directories: tuple[str, ...] = ()
     other_servers: Mapping[str, str] = field(default_factory=dict)
     other_images: Mapping[str, str] = field(default_factory=dict)

@@ -63,22 +63,22 @@ class EngineFlag:
     """
 
     name: str
-    aliases: tuple[str, ...] = ()
-    hidden: tuple[str, ...] = ()
-    takes: FlagArity = FlagArity.ONE
-    type: FlagValueType = FlagValueType.TEXT
-    nullable: bool = False
-    choices: tuple[str, ...] | None = None
-    values: tuple[str, ...] | None = None
-    old_values: tuple[str, ...] = ()
-    fold_case: bool = False
-    keys: tuple[tuple[str, tuple[str, ...]], ...] | None = None
-    default: str | None = None
-    negatable: bool = False  # a switch with an opposite
-    deprecated: bool = False
-    replacement: str | None = None
-    appends: bool = False
-    extended_by: str | None = None  # a flag that brings more values from a file of the operator's
+    aliases: tuple[str, ...]
+    hidden: tuple[str, ...]
+    takes: FlagArity
+    type: FlagValueType
+    nullable: bool
+    choices: tuple[str, ...] | None
+    values: tuple[str, ...] | None
+    old_values: tuple[str, ...]
+    fold_case: bool
+    keys: tuple[tuple[str, tuple[str, ...]], ...] | None
+    default: str | None
+    negatable: bool  # a switch with an opposite
+    deprecated: bool
+    replacement: str | None
+    appends: bool
+    extended_by: str | None  # a flag that brings more values from a file of the operator's
 
     @property
     def spellings(self) -> tuple[str, ...]:
@@ -101,10 +101,10 @@ class FlagCatalogue:
     version: str
     origin: str
     flags: tuple[EngineFlag, ...]
-    abbreviations: bool = True
-    underscores: bool = False
-    dotted: bool = False
-    partial: bool = False
+    abbreviations: bool
+    underscores: bool
+    dotted: bool
+    partial: bool
     by_name: dict[str, EngineFlag] = field(default_factory=dict, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -410,9 +410,7 @@ def list_arg_flags(profile: Profile) -> frozenset[str]:
     return frozenset(key.lstrip("-").replace("_", "-") for key, _ in profile.args)
 
 
-def build_serving_flags(
-    profile: Profile, default_port: int | None, name_flags: tuple[str, ...] = ("served-model-name",)
-) -> tuple[str, ...]:
+def build_serving_flags(profile: Profile, default_port: int | None, name_flags: tuple[str, ...]) -> tuple[str, ...]:
     """Return host, port and served name, without those that ``args`` sets.
 
     ``name_flags``: the flags that name the model to clients, the preferred one first; empty if the engine has none.

@@ -44,7 +44,7 @@ _LOG_PREFIX = re.compile(
     r"(?:(?:[\w.-]{1,80} ){0,3}- ?|\(\w{1,40}\) )"
     r"|\[default\d+\]: ?"  # torchrun
     r"|\[shutdown\] "  # vLLM 0.32 and later adds a tag to some records
-    r"|\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)?(?: [A-Z_]+\d+)*\] ?"  # SGLang: [2026-05-01 10:00:00 DP1 TP0]
+    r"|\[\d{4}-\d\d-\d\d \d\d:\d\d(?::\d\d(?:\.\d+)?)?(?: [A-Z_]+\d+)*\] ?"  # SGLang: [2026-05-01 10:00:00 DP1 TP0]; ComfyUI
     r"|\[rank\d+\]: ?"  # torch, with several ranks
     r"|\[(?:(?:DP|TP|PP|EP|CP)\d+ ?){1,5}\] "  # SGLang's ranks, where a paste lost the time
     r"|\[\d{4}-\d\d-\d\d\|\d\d:\d\d:\d\d\|\w+\] (?P<piped>[A-Z]+) +"

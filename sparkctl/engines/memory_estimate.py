@@ -319,7 +319,7 @@ class KvCacheLayout:
     longest: int | None
     is_latent: bool = False
     sliding_numbers: int | None = None  # of a layer with a window, None: as many as the others keep
-    heads: int | None = None  # of keys and values, by which tensor parallelism splits it; a latent has one
+    heads: int | None  # of keys and values, by which tensor parallelism splits it; a latent has one
     rotary: int = 0  # of a latent's numbers: those of the position
     index: int = 0  # bytes a token and layer of the index of sparse attention, whatever the cache's type
     compressed: float = (
@@ -354,7 +354,7 @@ class KvCacheLayout:
             width * ((self.full + self.compressed) * self.numbers + windowed) + (self.full + self.indexed) * self.index
         )
 
-    def count_bytes_per_layer(self, width: float = 2.0) -> int:
+    def count_bytes_per_layer(self, width: float) -> int:
         """Return the bytes that one layer without a window keeps of a token."""
         return int(width * self.numbers + self.index)
 
@@ -673,7 +673,7 @@ def _is_below(path: str, target: str) -> bool:
     return path == target or path.startswith(target.rstrip("/") + "/")
 
 
-def build_weights_part(name: str, found: WeightsSize, ranks: int = 1, *, within: bool = False) -> EstimatePart:
+def build_weights_part(name: str, found: WeightsSize, ranks: int, *, within: bool) -> EstimatePart:
     """Return the model's part of the estimate, on one of ``ranks`` nodes that share it evenly."""
     shared = "" if ranks == 1 else f", a share of 1/{ranks} on each node"
     size = None if found.size is None else -(-found.size // ranks)

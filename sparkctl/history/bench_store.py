@@ -214,9 +214,9 @@ class FigureComparison:
     figure: BenchFigure
     before: Measurements | None
     after: Measurements | None
-    source_before: SourceFigure | None = None
-    source_after: SourceFigure | None = None
-    is_paired: bool = False
+    source_before: SourceFigure | None
+    source_after: SourceFigure | None
+    is_paired: bool
 
     @property
     def gain(self) -> float | None:
@@ -258,7 +258,7 @@ class BenchComparison:
     rows: tuple[FigureComparison, ...]
     missing: tuple[BenchCell | DomainKey, ...]
     setup: tuple[StartDifference, ...]
-    unknown: tuple[str, ...] = ()
+    unknown: tuple[str, ...]
 
 
 def compare_benches(

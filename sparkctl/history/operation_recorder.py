@@ -29,7 +29,7 @@ class OperationRecorder:
     """
 
     def __init__(
-        self, file: HistoryDatabase, clock: Clock, operation: OperationRecord, parent: OperationRecorder | None = None
+        self, file: HistoryDatabase, clock: Clock, operation: OperationRecord, parent: OperationRecorder | None
     ) -> None:
         self.operation = operation
         self._file, self._clock, self._parent = file, clock, parent

@@ -206,9 +206,12 @@ def query_operations(
     nodes = "CASE WHEN json_valid(o.nodes) THEN o.nodes ELSE '[]' END"
     on_node = f"EXISTS (SELECT 1 FROM json_each({nodes}) WHERE value = :node)"  # noqa: S608
     conditions = (
-        (of_profile, profile), (on_node, node), ("o.id = :number", number), ("o.id < :before", before),
+        (of_profile, profile),
+        (on_node, node),
+        ("o.id = :number", number),
+        ("o.id < :before", before),
         ("o.parent = (SELECT key FROM operations WHERE id = :parent)", parent),
-    )  # fmt: skip
+    )
     where = " AND ".join(condition for condition, value in conditions if value is not None) or "1"
     rows = file.execute(
         "SELECT o.*, (SELECT id FROM operations p WHERE p.key = o.parent) AS parent_id FROM operations o "  # noqa: S608

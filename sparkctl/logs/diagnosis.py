@@ -37,6 +37,7 @@ UNKNOWN_ENGINE = "container"  # knows only lines that every program may print
 # Python's last words where a process left semaphores behind.
 _RESOURCE_TRACKER = "resource_tracker: There appear to be "
 _DEFAULT_READY_LINE = r"^INFO: +Application startup complete\."
+_RESTART_LOOP_RUNS = 3  # of which the last is not read to its end: the one before tells why it restarts
 _MAX_UNDECIDED_LINES = 20_000  # lines after which no engine is expected
 _QUOTE_SAMPLE_LINES = 12  # first lines that show whether every line is quoted
 _RECENT_LINES = 40  # lines among which the banner of a starting engine is searched
@@ -388,6 +389,8 @@ def _judge_log(analyzer: LogAnalyzer, name: str | None, plan: LaunchPlan | None)
         )
     if analyzer.was_ready:
         return None
+    if analyzer.before is not None and analyzer.runs >= _RESTART_LOOP_RUNS and analyzer.stopped is None:
+        return replace(verdict_builder.build_verdict_from_line(analyzer.before, plan), confidence=Confidence.LIKELY)
     last = analyzer.latest_line
     if name is not None and analyzer.stopped is None and last is not None and _RESOURCE_TRACKER in last.text:
         return _build_likely_verdict(

@@ -126,7 +126,9 @@ _SOURCE_CODE_PREFIXES = (
 
 
 _GOES_ON_PATTERN = re.compile(
-    r"(?P<again>\b[Ff](?:alls? ?back|alling back|allen back)|\b[Rr]etrying\b)|(?P<weak>, using \w)|[Uu]sing \w{1,40} instead|[Uu]sing internal "
+    # the last one: ComfyUI goes on without a module that it cannot import
+    r"(?P<again>\b[Ff](?:alls? ?back|alling back|allen back)|\b[Rr]etrying\b|^Cannot import .{1,300} module for custom nodes: )"
+    r"|(?P<weak>, using \w)|[Uu]sing \w{1,40} instead|[Uu]sing internal "
     r"|[.,] [Uu]sing (?:the )?default\b|, ignor(?:ed|ing)\b|Skipping tactic |NCCL INFO"
 )
 
@@ -175,7 +177,8 @@ _FALLS_BACK = ("all back", "alls back", "alling back", "allen back", "allback", 
 
 def says_it_tries_again(text: str) -> bool:
     """Tell whether a program says in this line that it goes on in another way, or once more, after what it said before."""
-    if "etrying" not in text and not ("back" in text and any(words in text for words in _FALLS_BACK)):
+    may_go_on = "etrying" in text or "for custom nodes" in text
+    if not may_go_on and not ("back" in text and any(words in text for words in _FALLS_BACK)):
         return False
     found = _GOES_ON_PATTERN.search(text)
     return found is not None and found["again"] is not None

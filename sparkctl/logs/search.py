@@ -33,36 +33,36 @@ class IncrementalSearch:
     call.
     """
 
-    def __init__(self, book: LogBuffer, select: RecordSelector) -> None:
-        self._book = book
+    def __init__(self, buffer: LogBuffer, select: RecordSelector) -> None:
+        self._buffer = buffer
         self._select = select
-        self._began = book.spool.first
-        self._next = book.spool.first
+        self._began = buffer.spool.first
+        self._next = buffer.spool.first
         self.rows = TimeOrder()
 
     @property
     def is_done(self) -> bool:
         """Whether all lines were searched."""
-        return self._next >= self._book.spool.end
+        return self._next >= self._buffer.spool.end
 
     @property
     def fraction(self) -> float:
         """The searched share, 0 to 1."""
-        whole = self._book.spool.end - self._began
+        whole = self._buffer.spool.end - self._began
         return 1.0 if whole <= 0 else min(1.0, (self._next - self._began) / whole)
 
     def search_next(self) -> int:
         """Search the next lines; return how many of them match."""
-        start = max(self._next, self._book.spool.first)
-        records = self._book.spool.read(start, start + SLICE_LINES)
+        start = max(self._next, self._buffer.spool.first)
+        records = self._buffer.spool.read(start, start + SLICE_LINES)
         chosen = self._select(records)
         self._next = start + len(records)
         moments = [0] * len(chosen)
-        if not isinstance(self._book.order, ArrivalOrder):
+        if not isinstance(self._buffer.order, ArrivalOrder):
             # the time is in the record: parse it for matching lines only
             moments = [int(records[index].partition("\t")[0][4:] or "0", 16) for index in chosen]
         self._add_sorted_runs(moments, [start + index for index in chosen])
-        self.rows.drop_before(self._book.spool.first)
+        self.rows.drop_before(self._buffer.spool.first)
         return len(chosen)
 
     def _add_sorted_runs(self, moments: list[int], numbers: list[int]) -> None:
@@ -121,9 +121,9 @@ RowsCallback = Callable[[LineOrder], None]
 class LogFilter:
     """Filter and search of a log screen. ``rows``: the shown lines, still of the old filter while a new one runs."""
 
-    def __init__(self, book: LogBuffer, clock: Callable[[], float] = time.monotonic) -> None:
-        self.book = book
-        self.rows: LineOrder = book.order
+    def __init__(self, buffer: LogBuffer, clock: Callable[[], float] = time.monotonic) -> None:
+        self.buffer = buffer
+        self.rows: LineOrder = buffer.order
         self.source: int | None = None
         self.only = ""
         self.sought = ""
@@ -158,7 +158,7 @@ class LogFilter:
         """Search once, in the shown lines or everywhere, and pass the result to ``then`` when all were searched."""
         shown = select_matching((self._only,), self.source)
         wanted = select if everywhere else _combine_selectors(shown, select)
-        self._jobs[_SINGLE_SEARCH_JOB] = (IncrementalSearch(self.book, wanted), then)
+        self._jobs[_SINGLE_SEARCH_JOB] = (IncrementalSearch(self.buffer, wanted), then)
 
     # the work
 
@@ -218,7 +218,7 @@ class LogFilter:
         return bisect_left(range(len(rows)), newest - seconds, key=lambda at: self._get_line_time(at) or 0.0)
 
     def _get_line_time(self, index: int) -> float | None:
-        line = self.book.get_line(self.rows.get_key(index)[1])
+        line = self.buffer.get_line(self.rows.get_key(index)[1])
         try:
             return None if line is None else datetime.fromisoformat(line.when).timestamp()
         except (ValueError, OverflowError, OSError):
@@ -232,10 +232,10 @@ class LogFilter:
     def _apply_filter(self) -> None:
         if self._only is None and self.source is None:
             self._jobs.pop(_FILTER_JOB, None)
-            self._shown, self.rows = None, self.book.order
+            self._shown, self.rows = None, self.buffer.order
             self._start_search()
             return
-        scan = IncrementalSearch(self.book, select_matching((self._only,), self.source))
+        scan = IncrementalSearch(self.buffer, select_matching((self._only,), self.source))
 
         def show_filtered_rows(rows: LineOrder) -> None:
             self._shown, self.rows = scan, rows
@@ -247,7 +247,7 @@ class LogFilter:
         self._jobs.pop(_SEARCH_JOB, None)
         self._found = None
         if self.pattern is not None and self.pattern.fault is None:
-            self._found = IncrementalSearch(self.book, select_matching((self._only, self.pattern), self.source))
+            self._found = IncrementalSearch(self.buffer, select_matching((self._only, self.pattern), self.source))
             self._jobs[_SEARCH_JOB] = (self._found, then or _ignore_rows)
 
     def _get_job_progress(self, name: str) -> float | None:

@@ -35,8 +35,10 @@ class PartKind(StrEnum):
 
 MODEL_KINDS = (PartKind.MODEL, PartKind.DRAFT_MODEL, PartKind.TOKENIZER)
 SOURCE_FIELDS = {
-    PartKind.MODEL: "model.source", PartKind.DRAFT_MODEL: "model.draft_source", PartKind.TOKENIZER: "model.tokenizer_source",
-}  # fmt: skip
+    PartKind.MODEL: "model.source",
+    PartKind.DRAFT_MODEL: "model.draft_source",
+    PartKind.TOKENIZER: "model.tokenizer_source",
+}
 
 
 @dataclass(frozen=True, slots=True)

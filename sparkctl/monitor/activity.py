@@ -298,7 +298,7 @@ class Notice:
     severity: Severity
     rests: frozenset[tuple[NodeName, str]]
     when: float
-    failed: frozenset[tuple[NodeName, str]] = frozenset()
+    failed: frozenset[tuple[NodeName, str]]
 
     def is_old(self, now: float) -> bool:
         """Tell whether it is good news or a hint without an instance, and too old to show."""
@@ -317,9 +317,10 @@ class NoticeBoard:
         text = sanitize_line(event.text.replace("\n", " "))
         named = [
             (one.phase, (node, one.name))
-            for node, listed in instances.items() for one in listed
+            for node, listed in instances.items()
+            for one in listed
             if one.ours and re.search(rf"(?<![\w.-]){re.escape(one.name)}(?![\w-])", text)
-        ]  # fmt: skip
+        ]
         is_good = event.severity is Severity.GOOD
         rests = frozenset(one for phase, one in named if is_good and phase is Phase.READY)
         failed = frozenset(one for phase, one in named if not is_good and phase is Phase.FAILED)
@@ -344,10 +345,11 @@ class NoticeBoard:
         serving = {one.name for one in listed if one.phase not in _GONE_PHASES}
         failed = {one.name for one in listed if one.phase is Phase.FAILED}
         self._notices = [
-            one for one in self._notices
+            one
+            for one in self._notices
             if all(name in serving for where, name in one.rests if where == node)
             and all(name in failed for where, name in one.failed if where == node)
-        ]  # fmt: skip
+        ]
 
     def drop_naming(self, words: str) -> None:
         """Drop the notices that have these words: their cause is over."""

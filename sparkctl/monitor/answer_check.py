@@ -419,9 +419,11 @@ class _AnswerChecker:
         tokens = _FULL_TOKENS if is_full else _BASIC_TOKENS
         checks: dict[str, _RunCheck] = {"question": lambda: self._ask_question(tokens), "context": self._check_context}
         more: dict[str, _RunCheck] = {
-            "max-tokens": self._check_stop, "json": self._check_json, "tool-call": self._check_tool_call,
+            "max-tokens": self._check_stop,
+            "json": self._check_json,
+            "tool-call": self._check_tool_call,
             "stream": self._check_stream,
-        }  # fmt: skip
+        }
         found: list[AnswerCheck] = []
         for name, check in (checks | more if is_full else checks).items():
             if name in more and found[0].severity is Severity.WARNING:
@@ -551,6 +553,6 @@ def _leave_open(name: str, summary: str, asked: str | None = None, came: str | N
 
 
 def _fail(
-    name: str, summary: str, asked: str | None = None, came: str | None = None, remedy: str | None = None
+    name: str, summary: str, asked: str | None, came: str | None = None, remedy: str | None = None
 ) -> AnswerCheck:
     return AnswerCheck(name=name, severity=Severity.WARNING, summary=summary, asked=asked, came=came, remedy=remedy)

@@ -153,7 +153,7 @@ def is_alive_status(status: int | None) -> bool:
 
 
 async def read_served_model(
-    link: NodeConnection, port: int, marker_support: QueryMarkerSupport | None = None, headers: http_client.Headers = ()
+    link: NodeConnection, port: int, marker_support: QueryMarkerSupport | None, headers: http_client.Headers
 ) -> str | None:
     """Return the first model name that an engine serves, None if it does not say."""
     try:
@@ -338,7 +338,7 @@ async def request_work(
     link: NodeConnection,
     service: ReadinessTarget,
     clock: Clock,
-    marker_support: QueryMarkerSupport | None = None,
+    marker_support: QueryMarkerSupport | None,
     timeout: float = _PROOF_TIMEOUT,
 ) -> ProbeResult:
     """Ask for one piece of work by the rule's probe. Raises as `request_proof`."""

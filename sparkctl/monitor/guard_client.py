@@ -259,11 +259,11 @@ class GuardDirectory:
     states of our own guard, one letter each as in /proc.
     """
 
-    socket: str | None = None
-    receipts: tuple[GuardReceipt, ...] = ()
-    others: int = 0
-    ends_at_logout: bool = False
-    states: tuple[str, ...] = ()
+    socket: str | None
+    receipts: tuple[GuardReceipt, ...]
+    others: int
+    ends_at_logout: bool
+    states: tuple[str, ...]
 
     @property
     def is_stopped(self) -> bool:

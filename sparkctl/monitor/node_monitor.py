@@ -71,7 +71,7 @@ class ProbedEngine:
     name: str
     proved: float
     patience: float
-    told: bool = False
+    is_reported: bool = False
 
 
 class LivenessProbe:
@@ -99,7 +99,7 @@ class LivenessProbe:
     ) -> None:
         """Note which engines made tokens, and ask the engine that is due for longest. Raises ConnectionLost, NodeError.
 
-        ``told``: the engines' current figures; ``ahead``: seconds by which the node's clock is ahead of ours.
+        ``is_reported``: the engines' current figures; ``ahead``: seconds by which the node's clock is ahead of ours.
         """
         now = self._session.clock.monotonic()
         here = {one.container_id or "": one for one in instances if has_meter(one)}
@@ -142,7 +142,7 @@ class LivenessProbe:
             self._clear_finding(watched)
             return
         words = answer.format_masked(await self._session.docker.read_secret_values(container.id))
-        watched.told = True
+        watched.is_reported = True
         self._emit(
             FindingReported.from_finding(self._session.clock.unix_time(), self._build_hung_finding(one, words, began))
         )
@@ -165,8 +165,8 @@ class LivenessProbe:
         )
 
     def _clear_finding(self, watched: ProbedEngine) -> None:
-        if watched.told:
-            watched.told = False
+        if watched.is_reported:
+            watched.is_reported = False
             now, node = self._session.clock.unix_time(), self._session.node.name
             words = "it makes tokens, or is gone"
             kind = FindingKind.NOT_GENERATING.value
@@ -332,15 +332,15 @@ class NodeMonitor:
 
     async def run(self) -> None:
         """Monitor the node. Without ``again``, end when waiting does not help; the last event says why."""
-        asker = self.ctx.asker
+        prompter = self.ctx.prompter
         while True:
-            again = await self._follow_session(NodeSession(self.node, asker, self.ctx.clock))
+            again = await self._follow_session(NodeSession(self.node, prompter, self.ctx.clock))
             if again is None:
                 return
             self._answers.clear()
             self._listed.clear()
             await self.ctx.clock.sleep(again)
-            asker = asker if self._is_misplaced else NonInteractivePrompter()  # do not prompt twice
+            prompter = prompter if self._is_misplaced else NonInteractivePrompter()  # do not prompt twice
 
     async def _follow_session(self, opened: NodeSession) -> float | None:
         """Monitor one session until it fails; return the seconds until the next try, None for never."""
@@ -365,10 +365,14 @@ class NodeMonitor:
         sampler = NodeSampler(session, self.every)
         inspections = ContainerInspections(session)
         polls = (
-            self._poll_containers(session, sampler, inspections), self._poll_meters(session), self._poll_liveness(session, inspections),
-            GuardPoller(session, self.emit).run(self._answers), self._read_engine_facts(session),
-            self._poll_switch_journal(session), self._report_boot_before(session),
-        )  # fmt: skip
+            self._poll_containers(session, sampler, inspections),
+            self._poll_meters(session),
+            self._poll_liveness(session, inspections),
+            GuardPoller(session, self.emit).run(self._answers),
+            self._read_engine_facts(session),
+            self._poll_switch_journal(session),
+            self._report_boot_before(session),
+        )
         try:
             with isolate_node_failures(self.node):
                 async with run_in_background(*polls):

@@ -108,8 +108,12 @@ async def _build_status_view(
 
 
 async def _add_figures(
-    session: NodeSession, view: NodeStatusView, wanted: Sequence[InstanceView], containers: Sequence[Container], ahead: float
-) -> NodeStatusView:  # fmt: skip
+    session: NodeSession,
+    view: NodeStatusView,
+    wanted: Sequence[InstanceView],
+    containers: Sequence[Container],
+    ahead: float,
+) -> NodeStatusView:
     """Return a node's status with the figures of the wanted instances' engines; without them where the node does not answer.
 
     ``ahead``: seconds by which the node's clock is ahead of ours.
@@ -183,7 +187,7 @@ async def read_node_statuses(
     """
 
     async def read_one_node(node: Node) -> NodeStatusView:
-        async with NodeSession(node, ctx.asker, ctx.clock) as session:
+        async with NodeSession(node, ctx.prompter, ctx.clock) as session:
             return await read_node_status(ctx, session, on_findings, measures)
 
     return _apply_head_states(await gather_or_cancel(*(read_one_node(node) for node in nodes)))
@@ -252,7 +256,7 @@ async def watch_node_statuses(
     ctx: CommandContext, nodes: Sequence[Node]
 ) -> AsyncGenerator[tuple[NodeStatusView, ...], None]:
     """Yield views of all nodes again and again; lost connections reconnect by themselves, visibly."""
-    sessions = [NodeSession(node, ctx.asker, ctx.clock) for node in nodes]
+    sessions = [NodeSession(node, ctx.prompter, ctx.clock) for node in nodes]
     returning: dict[str, asyncio.Task[None]] = {}
     try:
         while True:

@@ -70,7 +70,7 @@ class NodeSupervisor:
         follower = self._followers.get(node.name)
         session = None if follower is None or follower.node != node else follower.session
         if session is None or session.link.status.state is not NodeState.OK:
-            return NodeSession(node, self._ctx.asker, self._ctx.clock)
+            return NodeSession(node, self._ctx.prompter, self._ctx.clock)
         return SharedSession(session)
 
     def reconnect_node(self, name: NodeName) -> None:

@@ -138,8 +138,8 @@ class InstanceContainers:
 
     name: str
     parts: tuple[RankContainer, ...]
-    missing: int = 0
-    elsewhere: tuple[str, ...] = ()
+    missing: int
+    elsewhere: tuple[str, ...]
 
     @property
     def is_managed(self) -> bool:

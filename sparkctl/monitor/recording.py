@@ -323,7 +323,7 @@ async def replay_recording(
     _refuse_unknown_nodes(store, names)
 
 
-async def pace_events(clock: Clock, events: Iterable[Event], speed: float = 1.0) -> AsyncGenerator[Event, None]:
+async def pace_events(clock: Clock, events: Iterable[Event], speed: float) -> AsyncGenerator[Event, None]:
     """Yield events ``speed`` times as fast as they happened; skip long pauses and clocks that were set back."""
     before = None
     for event in events:
@@ -333,7 +333,7 @@ async def pace_events(clock: Clock, events: Iterable[Event], speed: float = 1.0)
         yield event
 
 
-def load_final_views(events: Iterable[Event], names: Sequence[str] = ()) -> tuple[NodeTelemetryView, ...]:
+def load_final_views(events: Iterable[Event], names: Sequence[str]) -> tuple[NodeTelemetryView, ...]:
     """Return all nodes, or the named ones, as they were at the end of a recording. Raises as `replay_recording` does."""
     store = Store()
     for event in events:

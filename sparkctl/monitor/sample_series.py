@@ -189,7 +189,11 @@ def extract_values(sample: Sample) -> list[float]:
     pressure = sample.detail.pressure if sample.detail is not None else None
     gpus = sample.gpus or ()
     return [
-        *_replace_unknown((bar.available, bar.gpu_processes, bar.other_used, bar.page_cache, bar.free, bar.swap_used) if bar else [None] * 6),
+        *_replace_unknown(
+            (bar.available, bar.gpu_processes, bar.other_used, bar.page_cache, bar.free, bar.swap_used)
+            if bar
+            else [None] * 6
+        ),
         *_replace_unknown([pressure.some if pressure else None, sample.cpu.busy if sample.cpu else None]),
         _max_known([gpu.busy for gpu in gpus]),
         _max_known([gpu.sm_clock for gpu in gpus]),
@@ -199,7 +203,7 @@ def extract_values(sample: Sample) -> list[float]:
         _sum_known([link.send_rate for link in sample.links or ()]),
         _sum_known([port.receive_rate for port in sample.rdma or ()]),
         _sum_known([port.send_rate for port in sample.rdma or ()]),
-    ]  # fmt: skip
+    ]
 
 
 _SERIES_COLUMNS = {series: column for column, series in enumerate(SeriesName)}
@@ -242,8 +246,8 @@ def _merge_ranges(before: ValueRange | None, weight: int, more: ValueRange) -> V
     return ValueRange(mean, min(before.least, more.least), max(before.most, more.most))
 
 
-def _create_filled_array(kind: str, value: float, count: int) -> array[float]:
-    return array(kind, [value]) * count
+def _create_unknown_array(kind: str, count: int) -> array[float]:
+    return array(kind, [_UNKNOWN_VALUE]) * count
 
 
 def _rotate_array(places: array[float], first: int) -> array[float]:
@@ -254,8 +258,8 @@ class _FineRing:
     """A ring of the last samples."""
 
     def __init__(self, capacity: int, columns: int) -> None:
-        self._at = _create_filled_array("d", _UNKNOWN_VALUE, capacity)
-        self._values = _create_filled_array("f", _UNKNOWN_VALUE, capacity * columns)
+        self._at = _create_unknown_array("d", capacity)
+        self._values = _create_unknown_array("f", capacity * columns)
         self._columns = columns
         self._next = 0  # place of the next sample; the newest is before it
 
@@ -296,9 +300,9 @@ class _CoarseRing:
     def __init__(self, capacity: int, columns: int) -> None:
         self._slot = array("q", [-1]) * capacity
         self._counts = array("H", [0]) * (capacity * columns)
-        self._mean = _create_filled_array("f", _UNKNOWN_VALUE, capacity * columns)
-        self._least = _create_filled_array("f", _UNKNOWN_VALUE, capacity * columns)
-        self._most = _create_filled_array("f", _UNKNOWN_VALUE, capacity * columns)
+        self._mean = _create_unknown_array("f", capacity * columns)
+        self._least = _create_unknown_array("f", capacity * columns)
+        self._most = _create_unknown_array("f", capacity * columns)
         self._columns = columns
 
     @property

@@ -35,12 +35,12 @@ class PhaseSpan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartupTimeline:
-    """One start as far as it was watched. ``elapsed``: seconds since the command began, as of ``told`` (unix seconds).
+    """One start as far as it was watched. ``elapsed``: seconds since the command began, as of ``updated_at`` (unix seconds).
     ``expected`` is the usual duration of the whole start, ``expected_parts`` those of its parts."""
 
     stretches: tuple[PhaseSpan, ...] = ()
     phase: Phase = Phase.PLANNED
-    told: float = 0.0
+    updated_at: float = 0.0
     elapsed: float | None = None
     expected: float | None = None
     expected_parts: tuple[PhaseDuration, ...] = ()
@@ -54,38 +54,42 @@ class StartupTimeline:
         """Return the start's duration in seconds, up to ``now`` while it runs; None if its beginning is not known."""
         if self.elapsed is None:
             return None
-        return self.elapsed if self.is_over else self.elapsed + max(0.0, now - self.told)
+        return self.elapsed if self.is_over else self.elapsed + max(0.0, now - self.updated_at)
 
 
-def advance_timeline(course: StartupTimeline | None, event: PhaseChanged) -> StartupTimeline | None:
+def advance_timeline(timeline: StartupTimeline | None, event: PhaseChanged) -> StartupTimeline | None:
     """Return the timeline after an event; None if the event belongs to a stop."""
     if event.phase in _STOP_PHASES:
         return None
-    if event.phase in _FINAL_PHASES and (course is None or course.is_over):
-        return course  # it was ready already: nothing was started
-    if course is None or _begins_anew(course, event):
-        course = StartupTimeline()
-    course = replace(
-        course, phase=event.phase, told=event.ts, elapsed=event.elapsed, expected=event.expected or course.expected,
-        expected_parts=event.expected_parts or course.expected_parts,
-    )  # fmt: skip
-    stretches = course.stretches
+    if event.phase in _FINAL_PHASES and (timeline is None or timeline.is_over):
+        return timeline  # it was ready already: nothing was started
+    if timeline is None or _begins_anew(timeline, event):
+        timeline = StartupTimeline()
+    timeline = replace(
+        timeline,
+        phase=event.phase,
+        updated_at=event.ts,
+        elapsed=event.elapsed,
+        expected=event.expected or timeline.expected,
+        expected_parts=event.expected_parts or timeline.expected_parts,
+    )
+    stretches = timeline.stretches
     last = stretches[-1] if stretches else None
-    if last is not None and _continues_span(last, event) and not course.is_over:
+    if last is not None and _continues_span(last, event) and not timeline.is_over:
         return replace(
-            course, stretches=(*stretches[:-1], replace(last, phase=event.phase, step=event.step or last.step))
+            timeline, stretches=(*stretches[:-1], replace(last, phase=event.phase, step=event.step or last.step))
         )
     if last is not None and last.ended is None:
         stretches = (*stretches[:-1], replace(last, ended=event.ts))
-    if not course.is_over:
+    if not timeline.is_over:
         stretches = (*stretches, PhaseSpan(event.phase, event.step, event.ts))
-    return replace(course, stretches=stretches[-MAX_SPANS:])
+    return replace(timeline, stretches=stretches[-MAX_SPANS:])
 
 
-def _begins_anew(course: StartupTimeline, event: PhaseChanged) -> bool:
+def _begins_anew(timeline: StartupTimeline, event: PhaseChanged) -> bool:
     if event.phase in _FINAL_PHASES:
         return False
-    return course.is_over or event.phase.order < course.phase.order
+    return timeline.is_over or event.phase.order < timeline.phase.order
 
 
 def _continues_span(last: PhaseSpan, event: PhaseChanged) -> bool:
@@ -109,26 +113,26 @@ def merge_spans(stretches: Sequence[PhaseSpan]) -> list[PhaseSpan]:
     return found
 
 
-def match_expected_seconds(course: StartupTimeline) -> list[float | None]:
+def match_expected_seconds(timeline: StartupTimeline) -> list[float | None]:
     """Return the expected seconds of each merged span of a timeline, None where they are not known."""
-    return [None if at is None else course.expected_parts[at].seconds for at in _match_expected_indexes(course)]
+    return [None if at is None else timeline.expected_parts[at].seconds for at in _match_expected_indexes(timeline)]
 
 
-def list_remaining_parts(course: StartupTimeline) -> tuple[PhaseDuration, ...]:
+def list_remaining_parts(timeline: StartupTimeline) -> tuple[PhaseDuration, ...]:
     """Return the expected parts after the current one, as far as they are known."""
-    last = max((at for at in _match_expected_indexes(course) if at is not None), default=-1)
+    last = max((at for at in _match_expected_indexes(timeline) if at is not None), default=-1)
     return tuple(
         one
-        for at, one in enumerate(course.expected_parts)
-        if at > last and one.phase.order >= course.phase.order and one.part_key != (course.phase, None)
+        for at, one in enumerate(timeline.expected_parts)
+        if at > last and one.phase.order >= timeline.phase.order and one.part_key != (timeline.phase, None)
     )
 
 
-def _match_expected_indexes(course: StartupTimeline) -> list[int | None]:
+def _match_expected_indexes(timeline: StartupTimeline) -> list[int | None]:
     """Return the index of each span among the expected parts; repeated parts are matched in order."""
-    left = list(enumerate(course.expected_parts))
+    left = list(enumerate(timeline.expected_parts))
     places: list[int | None] = []
-    for one in merge_spans(course.stretches):
+    for one in merge_spans(timeline.stretches):
         found = next((each for each in left if each[1].part_key == one.part_key), None)
         if found is not None:
             left.remove(found)
@@ -140,21 +144,22 @@ class PhaseTimer:
     """Measures the phases of one start by its events. It uses their ``elapsed``, as a wall clock may be set."""
 
     def __init__(self) -> None:
-        self._course: StartupTimeline | None = None
+        self._timeline: StartupTimeline | None = None
         self._has_gap = False
 
     def record_event(self, event: Event) -> None:
         """Record a phase; steps during a lost connection are not seen."""
         if isinstance(event, PhaseChanged) and event.elapsed is not None:
-            self._course = advance_timeline(self._course, replace(event, ts=event.elapsed))
+            self._timeline = advance_timeline(self._timeline, replace(event, ts=event.elapsed))
         elif isinstance(event, NodeStateChanged) and event.state is not NodeState.OK:
-            self._has_gap = self._has_gap or self._course is not None
+            self._has_gap = self._has_gap or self._timeline is not None
 
     def get_durations(self) -> tuple[PhaseDuration, ...]:
         """Return the duration of each part, in order; empty if one of them was not seen completely."""
-        course = self._course
-        if course is None or not course.is_over or self._has_gap or len(course.stretches) >= MAX_SPANS:
+        timeline = self._timeline
+        if timeline is None or not timeline.is_over or self._has_gap or len(timeline.stretches) >= MAX_SPANS:
             return ()
         return tuple(
-            PhaseDuration(*one.part_key, one.compute_duration(course.told)) for one in merge_spans(course.stretches)
+            PhaseDuration(*one.part_key, one.compute_duration(timeline.updated_at))
+            for one in merge_spans(timeline.stretches)
         )

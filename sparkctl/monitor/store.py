@@ -118,7 +118,7 @@ class NodeRecord:
     name: NodeName
     state: NodeStateChanged
     when: float
-    rings: SampleSeries = field(default_factory=SampleSeries)
+    series: SampleSeries = field(default_factory=SampleSeries)
     arrived: SampleArrived | None = None
     memory: MemoryReading | None = None  # from an inspection; a sample has more
     listed: ContainersListed | None = None  # the last list that Docker answered
@@ -127,14 +127,14 @@ class NodeRecord:
     facts: dict[str, EngineFactsReported] = field(default_factory=dict)  # by container id
     phases: dict[str, PhaseChanged] = field(default_factory=dict)  # by instance, since the last list
     plans: dict[str, LaunchPlan] = field(default_factory=dict)
-    courses: dict[str, StartupTimeline] = field(default_factory=dict)  # of starts, by instance
+    timelines: dict[str, StartupTimeline] = field(default_factory=dict)  # of starts, by instance
     ready: dict[str, ReadyTime] = field(default_factory=dict)  # by instance, if it was seen becoming ready
     dropped: CachesDropped | None = None  # the last drop of its page cache
     drafting: dict[str, MeterSeries] = field(default_factory=dict)  # by container id
     guarded: tuple[str, ...] | None = None  # instances that a guard watches
     switch: SwitchJournalStatus | None = None  # the switch journal on it; None: not known
     kept: tuple[str, ...] = ()  # ids of containers that the switch keeps, at the last list and since
-    told: dict[tuple[str, str | None], FindingReported] = field(
+    reported: dict[tuple[str, str | None], FindingReported] = field(
         default_factory=dict
     )  # findings of checks, not of samples
     health: NodeDetectors = field(default_factory=NodeDetectors)
@@ -357,7 +357,7 @@ class Store:
         ]
         for live in pulled:
             del live.phases[str(end.instance)]
-            live.courses.pop(str(end.instance), None)
+            live.timelines.pop(str(end.instance), None)
         self._forget_views()
         return bool(pulled)
 
@@ -407,7 +407,9 @@ class Store:
         newer = {(one.kind.value, one.instance) for one in shown}  # samples repeat what checks found before
         live = self._nodes[name]
         asked = (
-            _build_finding(one) for key, one in live.told.items() if key not in newer and not _is_outdated(one, live)
+            _build_finding(one)
+            for key, one in live.reported.items()
+            if key not in newer and not _is_outdated(one, live)
         )
         return sort_by_severity([*shown, *(finding for finding in asked if finding is not None)])
 
@@ -481,7 +483,7 @@ class Store:
 
     def get_startup_timeline(self, name: NodeName, instance: str) -> StartupTimeline | None:
         """Return the timeline of the last watched start, None if there was none. Raises KeyError."""
-        return self._nodes[name].courses.get(instance)
+        return self._nodes[name].timelines.get(instance)
 
     def get_ready_since(self, name: NodeName, instance: str) -> float | None:
         """Return since when (unix seconds) an instance is ready, None if that was not seen. Raises KeyError."""
@@ -510,7 +512,7 @@ class Store:
 
     def get_sample_series(self, name: NodeName) -> SampleSeries:
         """Return the time series of the last hours. Raises KeyError."""
-        return self._nodes[name].rings
+        return self._nodes[name].series
 
     def get_clock_offset(self, name: NodeName) -> float | None:
         """Return the seconds by which a node's clock was ahead of ours at its last sample, corrected for the transfer time;
@@ -520,7 +522,7 @@ class Store:
 
     def get_reported_findings(self, name: NodeName) -> tuple[FindingReported, ...]:
         """Return the last finding of each check, for the node and for each instance. Raises KeyError."""
-        return tuple(self._nodes[name].told.values())
+        return tuple(self._nodes[name].reported.values())
 
     @singledispatchmethod
     def _apply(self, event: StoreEvent, live: NodeRecord) -> tuple[Topic, ...]:
@@ -535,12 +537,12 @@ class Store:
             live.guarded = None
             live.switch = None
         if event.state is NodeState.UNKNOWN and event.detail is None:  # its monitor begins anew
-            live.told = {key: told for key, told in live.told.items() if key[0] not in _MONITORED_KINDS}
+            live.reported = {key: told for key, told in live.reported.items() if key[0] not in _MONITORED_KINDS}
         return () if replace(event, ts=before.ts) == before else (Topic(TopicKind.STATE, event.node),)
 
     @_apply.register
     def _apply_sample_arrived(self, event: SampleArrived, live: NodeRecord) -> tuple[Topic, ...]:
-        if not live.rings.add_sample(event.sample, event.ts, event.boot):
+        if not live.series.add_sample(event.sample, event.ts, event.boot):
             return ()
         live.arrived = event
         for logged in live.kernel.add_sample(event.sample, event.boot):
@@ -586,7 +588,7 @@ class Store:
             }
             live.drafting = {one: trend for one, trend in live.drafting.items() if one in ready}
             names = {one.name for one in event.instances if one.is_alive}
-            live.told = {key: told for key, told in live.told.items() if key[1] is None or key[1] in names}
+            live.reported = {key: told for key, told in live.reported.items() if key[1] is None or key[1] in names}
         return (Topic(TopicKind.INSTANCES, event.node),)
 
     @_apply.register
@@ -619,11 +621,11 @@ class Store:
             live.ready.pop(event.instance, None)
         elif event.elapsed:  # without it, the instance was in that phase already
             live.ready[event.instance] = ReadyTime(event.ts)
-        course = advance_timeline(live.courses.get(event.instance), event)
-        if course is None:
-            live.courses.pop(event.instance, None)
+        timeline = advance_timeline(live.timelines.get(event.instance), event)
+        if timeline is None:
+            live.timelines.pop(event.instance, None)
         else:
-            live.courses[event.instance] = course
+            live.timelines[event.instance] = timeline
         return (Topic(TopicKind.PHASE, event.node, event.instance),)
 
     @_apply.register
@@ -680,7 +682,7 @@ class Store:
 
     @_apply.register
     def _apply_finding_reported(self, event: FindingReported, live: NodeRecord) -> tuple[Topic, ...]:
-        live.told[event.check, event.instance] = event
+        live.reported[event.check, event.instance] = event
         return (Topic(TopicKind.FINDINGS, live.name),)
 
 

@@ -27,7 +27,7 @@ class StepEvidence:
     """What proved a step; ``node`` is set if it concerns one node only."""
 
     text: str
-    node: NodeName | None = None
+    node: NodeName | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class SwitchProgress:
         return any(one.step in ROLLBACK_STEPS for one in self.steps)
 
 
-def advance_switch(course: SwitchProgress | None, event: Event, *, is_own: bool = False) -> SwitchProgress | None:
+def advance_switch(progress: SwitchProgress | None, event: Event, *, is_own: bool = False) -> SwitchProgress | None:
     """Return the switch after an event; other events change nothing.
 
     ``is_own``: the event is known to be of the switch's command. Its end may be that of what the new one needs; in a
@@ -97,26 +97,26 @@ def advance_switch(course: SwitchProgress | None, event: Event, *, is_own: bool 
                 made = replace(made, steps=(SwitchStepProgress(SwitchStep.STARTING, event.ts),))
             return made
         case SwitchStepReported():
-            return _record_step(course, event)
-        case PhaseChanged() if is_own and course is not None and course.current_step is SwitchStep.STARTING:
-            is_known = event.instance in (course.instance, *course.stops, *course.needs)
-            return course if is_known else replace(course, needs=(*course.needs, event.instance))
-        case CommandEnded() if course is not None and not course.is_over:
-            if not is_own and event.instance not in (course.instance, None):
-                return course
-            if course.is_only_start and course.steps and event.outcome in (Outcome.READY, Outcome.DONE):
-                course = replace(course, steps=(*course.steps[:-1], replace(course.steps[-1], ended=event.ts)))
-            return replace(course, end=event)
+            return _record_step(progress, event)
+        case PhaseChanged() if is_own and progress is not None and progress.current_step is SwitchStep.STARTING:
+            is_known = event.instance in (progress.instance, *progress.stops, *progress.needs)
+            return progress if is_known else replace(progress, needs=(*progress.needs, event.instance))
+        case CommandEnded() if progress is not None and not progress.is_over:
+            if not is_own and event.instance not in (progress.instance, None):
+                return progress
+            if progress.is_only_start and progress.steps and event.outcome in (Outcome.READY, Outcome.DONE):
+                progress = replace(progress, steps=(*progress.steps[:-1], replace(progress.steps[-1], ended=event.ts)))
+            return replace(progress, end=event)
         case _:
-            return course
+            return progress
 
 
-def _record_step(course: SwitchProgress | None, event: SwitchStepReported) -> SwitchProgress:
+def _record_step(progress: SwitchProgress | None, event: SwitchStepReported) -> SwitchProgress:
     """Add a step. A resumed switch begins in the middle; a step that is reported twice counts once."""
-    if course is None or course.is_over or course.instance != event.instance:
+    if progress is None or progress.is_over or progress.instance != event.instance:
         began = event.ts - (event.elapsed or 0.0)
-        course = SwitchProgress(instance=event.instance, began=began)
-    steps = list(course.steps)
+        progress = SwitchProgress(instance=event.instance, began=began)
+    steps = list(progress.steps)
     proofs = () if event.proof is None else (StepEvidence(event.proof, event.node),)
     if not steps or steps[-1].step is not event.step:
         if steps and steps[-1].ended is None and not _breaks_off(steps[-1], event.step):
@@ -125,7 +125,7 @@ def _record_step(course: SwitchProgress | None, event: SwitchStepReported) -> Sw
         steps.append(SwitchStepProgress(event.step, event.ts, event.ts if is_reached else None, proofs))
     elif proofs and proofs[0] not in steps[-1].proofs:
         steps[-1] = replace(steps[-1], ended=event.ts, proofs=steps[-1].proofs + proofs)
-    return replace(course, steps=tuple(steps))
+    return replace(progress, steps=tuple(steps))
 
 
 def _breaks_off(one: SwitchStepProgress, by: SwitchStep) -> bool:

@@ -93,7 +93,7 @@ def _emit_version_differences(
 
 async def _read_node_load(ctx: CommandContext, node: Node, emit: Emit) -> AgentHello | None:
     """Read a node once; return its identity."""
-    async with NodeSession(node, ctx.asker, ctx.clock) as session:
+    async with NodeSession(node, ctx.prompter, ctx.clock) as session:
         try:
             with isolate_node_failures(node):
                 return await _read_session_load(session, emit)

@@ -173,9 +173,13 @@ def run_command(words: list[str], latest: bool) -> tuple[bytes, str | None, bool
     """Return a command's output within its time limit, why it is incomplete, and whether there was more."""
     try:
         child = subprocess.Popen(
-            words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
+            words,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
             env=dict(os.environ, LC_ALL="C", PATH=os.environ.get("PATH", "") + ":/usr/sbin:/sbin:/usr/bin:/bin"),
-        )  # fmt: skip
+        )
     except OSError as error:
         return b"", error.strerror, False
     assert child.stdout is not None

@@ -230,9 +230,10 @@ def choose_files(siblings: list[Any], include: list[str], exclude: list[str]) ->
     if not include:
         tensors = [name for name in names if name.endswith(".safetensors") and "/" not in name]
         several = sorted(
-            name for name in names
+            name
+            for name in names
             if name.endswith(".gguf") and not _GGUF_PART.search(name) and "mmproj" not in name.lower()
-        )  # fmt: skip
+        )
         if len(several) > 1 and not tensors:
             raise DownloadError("nothing", "it has several quantizations, name one: " + ", ".join(several[:12]))
         kinds = ("*.safetensors", "*.json", "*.jinja", "*.model", "*.txt", "*.py", "*.tiktoken")
@@ -392,10 +393,14 @@ class HubOrigin:
         with explain_errors(self._hub, self._repo):
             return Path(
                 self._hub.hf_hub_download(
-                    self._repo, one.name, revision=self._wanted_revision, token=self._token or False, force_download=is_again,
+                    self._repo,
+                    one.name,
+                    revision=self._wanted_revision,
+                    token=self._token or False,
+                    force_download=is_again,
                     **where,
                 )
-            )  # fmt: skip
+            )
 
 
 class UrlOrigin:
@@ -486,10 +491,14 @@ class DirectoryOrigin:
         include = request.get("include") or ["*"]
         exclude = request.get("exclude") or []
         self.files = [
-            one for one in found
-            if is_cache or (any(fnmatch.fnmatch(one.name, each) for each in include)
-            and not any(fnmatch.fnmatch(one.name, each) for each in (*exclude, ".*", "*.incomplete", "original/*")))
-        ]  # fmt: skip
+            one
+            for one in found
+            if is_cache
+            or (
+                any(fnmatch.fnmatch(one.name, each) for each in include)
+                and not any(fnmatch.fnmatch(one.name, each) for each in (*exclude, ".*", "*.incomplete", "original/*"))
+            )
+        ]
         if not self.files:
             raise DownloadError("nothing", f"{self._base} has no file that is wanted")
 
@@ -539,9 +548,11 @@ def find_source_directory(base: Path, name: str, repo: str) -> Path:
     cached = f"models--{repo.replace('/', '--')}"
     places = [base / name, base / cached, base / "hub" / cached, base / repo, base / repo.rpartition("/")[2]]
     for place in [base, *(one for one in places if one != base)]:
-        if place.is_file() or (place / "snapshots").is_dir() or (
-            place.is_dir() and any(one.suffix in (".safetensors", ".gguf") for one in place.iterdir())
-        ):  # fmt: skip
+        if (
+            place.is_file()
+            or (place / "snapshots").is_dir()
+            or (place.is_dir() and any(one.suffix in (".safetensors", ".gguf") for one in place.iterdir()))
+        ):
             return place
     raise DownloadError("nothing", f"{base} on this node has no model {name}" + (f" or {repo}" if repo else ""))
 

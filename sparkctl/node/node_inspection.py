@@ -266,9 +266,13 @@ def decode_inspection(answer: bytes) -> NodeInspection:
 
 
 def _store_section(
-    name: str, body: str, sections: dict[str, str], disks: list[NodeDisk], paths: list[tuple[str, bool | None]],
+    name: str,
+    body: str,
+    sections: dict[str, str],
+    disks: list[NodeDisk],
+    paths: list[tuple[str, bool | None]],
     models: list[CheckpointFiles],
-) -> None:  # fmt: skip
+) -> None:
     kind, _, argument = name.partition(" ")
     if kind == "disk":
         disks.append(_parse_disk(argument, body))
@@ -548,9 +552,12 @@ def _parse_setup(body: str | None) -> SetupReadings | None:
                 continue
     has_netplan, has_state, has_own_state = (words.get(key) == "yes" for key in ("netplan", "state", "own"))
     return SetupReadings(
-        group=words.get("group") or None, has_netplan=has_netplan, has_state=has_state, has_own_state=has_own_state,
+        group=words.get("group") or None,
+        has_netplan=has_netplan,
+        has_state=has_state,
+        has_own_state=has_own_state,
         written=written,
-    )  # fmt: skip
+    )
 
 
 def _parse_gid_ipv4(gid: str) -> str | None:

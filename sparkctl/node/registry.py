@@ -187,9 +187,10 @@ def read_image(request: Json) -> Json:
             unpacked = list(pool.map(measure, layers.items()))
     known = [size for size in unpacked if size is not None]
     return {
-        "digest": digest, "size": sum(size for size, _ in layers.values()),
+        "digest": digest,
+        "size": sum(size for size, _ in layers.values()),
         "unpacked": sum(known) if len(known) == len(unpacked) else None,
-    }  # fmt: skip
+    }
 
 
 def answer_request(request: Json) -> Json:

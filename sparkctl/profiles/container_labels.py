@@ -198,8 +198,11 @@ def parse_decode_step_label(text: str | None) -> DecodeStepSpec | None:
     if ranks is None:
         return None  # otherwise every figure would be wrong by an unknown factor
     return DecodeStepSpec(
-        **found, experts=_parse_routed_experts(said.get("experts"), found["weights"]), ranks=ranks, is_measured=said.get("is_measured") is True,
-    )  # fmt: skip
+        **found,
+        experts=_parse_routed_experts(said.get("experts"), found["weights"]),
+        ranks=ranks,
+        is_measured=said.get("is_measured") is True,
+    )
 
 
 def _parse_routed_experts(said: object, weights: int | None) -> RoutedExperts | None:

@@ -70,7 +70,7 @@ def format_reference(name: str, default: str | None = None) -> str:
     return f"${{{name}}}" if default is None or set(default) & set("{}") else f"${{{name}:-{default}}}"
 
 
-def convert_shell_references(text: str, known: Mapping[str, str], *, dollar: str = "") -> str:
+def convert_shell_references(text: str, known: Mapping[str, str], *, dollar: str) -> str:
     """Return shell-like text in a profile's notation, with the variables in ``known`` replaced.
 
     ``dollar``: how the source writes a literal dollar sign (``$$`` in compose).

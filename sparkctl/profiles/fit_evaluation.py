@@ -248,10 +248,13 @@ def evaluate_memory_fit(
         then, claim.share
     )  # what it needs once they are gone: a share of the free memory is larger then
     return replace(
-        fit, parts=made.parts, answer=FitOutcome.IF_STOPPED if stops else FitOutcome.SHORT, stops=stops,
+        fit,
+        parts=made.parts,
+        answer=FitOutcome.IF_STOPPED if stops else FitOutcome.SHORT,
+        stops=stops,
         largest=_find_fitting_share(claim, standing, fits_in, _iter_shares_below(claim.share)),
         least=_find_fitting_share(claim, standing, fits_in, _iter_shares_above(claim.share)),
-    )  # fmt: skip
+    )
 
 
 FitCheck = Callable[..., bool]

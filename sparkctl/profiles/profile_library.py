@@ -31,7 +31,7 @@ class ProfileSummary:
     origin: Path
     shipped: bool
     overrides_shipped: bool
-    faults: tuple[FileIssue, ...] = ()
+    faults: tuple[FileIssue, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class ProfileNeed:
     """A profile that another needs, on a node of its own; None: where the other runs."""
 
     profile: Profile
-    node: str | None = None
+    node: str | None
 
 
 class ProfileLibrary:

@@ -63,9 +63,9 @@ class StartWarning:
     """
 
     message: str
-    setting: str | None = None
-    instead: tuple[str, ...] = ()
-    missing_flag: str | None = None
+    setting: str | None
+    instead: tuple[str, ...]
+    missing_flag: str | None
     settings: tuple[str, ...] = ()
 
 

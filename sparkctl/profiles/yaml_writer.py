@@ -77,7 +77,7 @@ class _ProfileWriter:
             yield from self._render_comments(f"{path}.{name}", 2)
             yield from _render_entry(kind, name, [value for key, value in pairs if key == name])
 
-    def _render_comments(self, path: str, indent: int = 0) -> Iterator[str]:
+    def _render_comments(self, path: str, indent: int) -> Iterator[str]:
         self.said.add(path)
         yield from _render_comment_lines(self.words.get(path, []), indent)
 

@@ -390,9 +390,7 @@ class SimOpenAiServer:
     has a listener.
     """
 
-    def __init__(
-        self, engine: SimulatedEngine, say: Callable[[str], None], is_open: Callable[[int], bool] = lambda _: True
-    ) -> None:
+    def __init__(self, engine: SimulatedEngine, say: Callable[[str], None], is_open: Callable[[int], bool]) -> None:
         self._is_open = is_open
         self.engine = engine
         self.launch, self.decoding = engine.launch, engine.decoding

@@ -134,9 +134,7 @@ class SimHttpConnection:
         return body
 
 
-async def serve_connection(
-    reader: ReadStream, writer: WriteStream, handler: RequestHandler, server: str = "sim"
-) -> None:
+async def serve_connection(reader: ReadStream, writer: WriteStream, handler: RequestHandler, server: str) -> None:
     """Answer one connection's requests in order, until either side ends it."""
     peer = SimHttpConnection(reader)
     try:

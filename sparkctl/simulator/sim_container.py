@@ -220,7 +220,7 @@ class SimContainer:
         self.ended = asyncio.Event()
         self.journal.open_run()
 
-    def mark_ended(self, exit_code: int, *, oom_killed: bool = False) -> None:
+    def mark_ended(self, exit_code: int, *, oom_killed: bool) -> None:
         """Mark it as ended; waiters and followers are notified."""
         self.state, self.pid, self.finished = "exited", 0, self.now_ns()
         self.exit_code, self.oom_killed = exit_code, oom_killed

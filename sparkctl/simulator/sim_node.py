@@ -42,7 +42,7 @@ class SimShmFile:
     inode: int
     size: int
     born: float
-    users: set[int] = field(default_factory=set)
+    users: set[int]
 
 
 @dataclass(slots=True)
@@ -132,7 +132,7 @@ class SimImages:
     one with ``missing-on-spark2`` not on spark2, one with ``stale-on-spark2`` differs there.
     """
 
-    def __init__(self, node: str, lacking: Sequence[str] = (), differing: Sequence[str] = ()) -> None:
+    def __init__(self, node: str, lacking: Sequence[str], differing: Sequence[str]) -> None:
         self._node = node
         self._lacking = set(lacking)
         self._differing = set(differing)
@@ -335,7 +335,7 @@ def open_sim_kernel_log(node: SimNode) -> KernelLogReader:
 class SimNode:
     """The state that SSH commands, Docker and the engines of one node share."""
 
-    def __init__(self, name: str, pace: SimPace, seed: int, options: SimNodeOptions | None = None) -> None:
+    def __init__(self, name: str, pace: SimPace, seed: int, options: SimNodeOptions | None) -> None:
         self.name = name
         self.pace = pace
         self.options = options or SimNodeOptions()

@@ -76,9 +76,9 @@ async def request_in_session(
     method: str,
     path: str,
     *,
-    body: bytes | None = None,
-    headers: Headers = (),
-    timeout: float = 10.0,
+    body: bytes | None,
+    headers: Headers,
+    timeout: float,
 ) -> HttpResponse:
     """Send a request to the node's loopback through a command there, for a node whose sshd forwards no TCP connections.
 

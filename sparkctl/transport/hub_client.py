@@ -81,9 +81,13 @@ class HubModel:
         total = sum(size for _, size in self.number_types)
         types = ", ".join(f"{name} {size / total:.0%}" for name, size in self.number_types[:4])
         return CheckpointFiles(
-            place=place, is_there=False, origin=f"{self.source}" + (f" ({types})" if types else ""), config=self.config,
-            files=tuple(one for one in self.files if one[0].endswith(_WEIGHTS)), has_draft_layers=self.has_draft_layers,
-        )  # fmt: skip
+            place=place,
+            is_there=False,
+            origin=f"{self.source}" + (f" ({types})" if types else ""),
+            config=self.config,
+            files=tuple(one for one in self.files if one[0].endswith(_WEIGHTS)),
+            has_draft_layers=self.has_draft_layers,
+        )
 
 
 class HubClient:
@@ -122,10 +126,12 @@ class HubClient:
         listed = _parse_object(await self._request(source, path, _LIST_BYTES))
         told = listed.get("siblings")
         siblings = [
-            SimpleNamespace(rfilename=one["rfilename"], size=one.get("size"), lfs=one.get("lfs"), blob_id=one.get("blobId"))
+            SimpleNamespace(
+                rfilename=one["rfilename"], size=one.get("size"), lfs=one.get("lfs"), blob_id=one.get("blobId")
+            )
             for one in (told if isinstance(told, list) else ())
             if isinstance(one, dict) and isinstance(one.get("rfilename"), str)
-        ]  # fmt: skip
+        ]
         try:
             files = choose_files(siblings, include, exclude)
         except DownloadError as error:
@@ -144,10 +150,12 @@ class HubClient:
         shards = [one.name for one in files if one.name.endswith(".safetensors")]
         tensors = await self._read_headers(source, base, shards) if len(shards) <= _MAX_HEADERS else []
         return HubModel(
-            source=source, files=tuple((one.name, one.size or 0) for one in files), config=config,
+            source=source,
+            files=tuple((one.name, one.size or 0) for one in files),
+            config=config,
             number_types=tuple(Counter(_sum_number_types(tensors)).most_common()),
             has_draft_layers=any(_DRAFT_LAYER.search(name) for name, _ in tensors) if tensors else None,
-        )  # fmt: skip
+        )
 
     async def _read_headers(self, source: HubSource, base: str, names: Sequence[str]) -> list[tuple[str, Any]]:
         """Return the tensors of all files by name; nothing where a file has no header that can be read."""

@@ -75,7 +75,7 @@ def _find_oqs_library(name: str) -> str | None:
     return None
 
 
-def open_connection(node: Node, asker: Prompter | None = None) -> NodeConnection:
+def open_connection(node: Node, prompter: Prompter | None = None) -> NodeConnection:
     """Return a connection that is not connected yet. asyncssh is imported only for a node that needs it."""
     if node.is_local:
         from sparkctl.transport.local_connection import LocalConnection
@@ -85,7 +85,7 @@ def open_connection(node: Node, asker: Prompter | None = None) -> NodeConnection
     import_asyncssh_fast()
     from sparkctl.transport.ssh.ssh_connection import SshConnection
 
-    return SshConnection(node, asker if asker is not None else NonInteractivePrompter())
+    return SshConnection(node, prompter if prompter is not None else NonInteractivePrompter())
 
 
 _STALL_SECONDS = 3.0  # seconds: a time limit is exceeded by this much only if this process did not run
@@ -97,14 +97,14 @@ class NodeSession:
     def __init__(
         self,
         node: Node,
-        asker: Prompter | None = None,
+        prompter: Prompter | None = None,
         clock: Clock | None = None,
         *,
         owner: NodeSession | None = None,
     ) -> None:
         self.node = node
         self.clock = clock or SystemClock()
-        self.link: NodeConnection = open_connection(node, asker) if owner is None else owner.link
+        self.link: NodeConnection = open_connection(node, prompter) if owner is None else owner.link
         self.docker: DockerClient = DockerClient(self.link) if owner is None else owner.docker
         self.is_over = False
         self.home: str | None = (

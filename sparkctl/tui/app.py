@@ -272,10 +272,10 @@ class PanelApp(Panel):
         assert self.controller is not None
         self.controller.start_command(self.controller.parse_command((*job.started.words, _QUEUE_FLAG)))
 
-    def _confirm_exit(self, course: SwitchProgress) -> None:
+    def _confirm_exit(self, progress: SwitchProgress) -> None:
         from sparkctl.tui.dialogs.prompts import confirm_exit
 
-        confirm_exit(self, course)
+        confirm_exit(self, progress)
 
     async def on_unmount(self) -> None:
         """End all background work, whatever ended the panel."""
@@ -288,8 +288,8 @@ class PanelApp(Panel):
             self.request_exit()
             return
         self._interrupted = now
-        course = self.find_own_switch()
-        left = "engines go on running" if course is None else f"its switch to {course.instance} is left where it is"
+        progress = self.find_own_switch()
+        left = "engines go on running" if progress is None else f"its switch to {progress.instance} is left where it is"
         self.show_toast(f"ctrl+c again ends the panel, as q does; {left}")
 
     async def action_quit(self) -> None:

@@ -82,7 +82,7 @@ class PreparedCommand:
     request: Request
     context: CommandContext
     events: Callable[[], AsyncGenerator[Event, None]]
-    only_node: str | None = None
+    only_node: str | None
 
     @property
     def verb(self) -> str:
@@ -300,7 +300,7 @@ class PanelController:
         self.store = Store([node.name for node in setup.nodes], self.clock.unix_time())
         self.supervisor = NodeSupervisor(self.context, self.handle_event, panel.stop_on_defect)
         self.non_interactive_context = replace(
-            self.context, asker=NonInteractivePrompter(), lend=self.supervisor.create_background_session
+            self.context, prompter=NonInteractivePrompter(), lend=self.supervisor.create_background_session
         )  # background work never asks the operator
         self.jobs = JobRunner(self.store, self.handle_event, lambda *end: panel.call_later(self._handle_job_end, *end))
         self.recent = self.context.history.get_recent_profiles(_MAX_RECENT_PROFILES)

@@ -290,10 +290,14 @@ class StartOfferCache:
             rate, seconds = self._figures.get((one.name, node)) or self._figures.get((one.name, "")) or (None, None)
             offers.append(
                 StartOffer(
-                    name=one.name, fit=self._fits.get_estimate(one, node), rate=rate, seconds=seconds or one.expected_start_seconds,
-                    source_rate=find_single_rate(one.reference), missing=self.list_missing(one, node),
+                    name=one.name,
+                    fit=self._fits.get_estimate(one, node),
+                    rate=rate,
+                    seconds=seconds or one.expected_start_seconds,
+                    source_rate=find_single_rate(one.reference),
+                    missing=self.list_missing(one, node),
                 )
-            )  # fmt: skip
+            )
         return tuple(offers)
 
     def list_missing(self, profile: Profile, node: NodeName, *, asks_registry: bool = False) -> tuple[str, ...]:
@@ -371,9 +375,13 @@ class StartOfferCache:
         if node is None or profile.build is not None:
             return
         part = MissingPart(
-            kind=PartKind.IMAGE, node=name, name=profile.image, reason="is not there", source=profile.image,
+            kind=PartKind.IMAGE,
+            node=name,
+            name=profile.image,
+            reason="is not there",
+            source=profile.image,
             made_by=profile.image_made_by,
-        )  # fmt: skip
+        )
         try:
             async with self._supervisor.create_background_session(node) as session:
                 await session.link.connect()

@@ -216,8 +216,8 @@ class Panel(App[tuple[str, ...]]):
             return ""
         from sparkctl.views.event_text import format_transfer_short
 
-        course, going = self.controller.store.switches.running, self.controller.store.jobs.running_transfers
-        words = [] if course is None or course.current_step is None else [f"switch: {course.current_step}"]
+        progress, going = self.controller.store.switches.running, self.controller.store.jobs.running_transfers
+        words = [] if progress is None or progress.current_step is None else [f"switch: {progress.current_step}"]
         return ", ".join([*words, *(format_transfer_short(one) for one in going[:1])])
 
     @property
@@ -498,10 +498,10 @@ class Panel(App[tuple[str, ...]]):
 
     def request_exit(self) -> None:
         """End the panel; while it runs a switch ask first. A second request in that dialog confirms it."""
-        if (course := self.find_own_switch()) is None:
+        if (progress := self.find_own_switch()) is None:
             self.exit_panel()
         else:
-            self.confirm_exit(course)
+            self.confirm_exit(progress)
 
     async def _exit_with_summary(self) -> None:
         said = () if self.controller is None else self.controller.build_exit_summary()

@@ -56,7 +56,7 @@ class DemoStep:
     """A step of a demo: ``after`` so many seconds it shows a sentence and runs a command line."""
 
     after: float
-    says: str = ""
+    says: str
     words: tuple[str, ...] = ()
 
 

@@ -253,8 +253,12 @@ def _draw_chart(axis: Any, chart: Chart, names: Sequence[str]) -> None:
                     fontsize=9,
                 )
     long = max((len(str(one)) for one in places), default=0) > 6 and len(places) > 5
-    axis.set_xticks(range(len(places)), [f"{one:,}" if isinstance(one, int) else one for one in places],
-                    rotation=28 if long else 0, ha="right" if long else "center")  # fmt: skip
+    axis.set_xticks(
+        range(len(places)),
+        [f"{one:,}" if isinstance(one, int) else one for one in places],
+        rotation=28 if long else 0,
+        ha="right" if long else "center",
+    )
     axis.set_xlim(-0.6, len(places) - 0.4)
     if chart.axis:
         axis.set_xlabel(chart.axis)

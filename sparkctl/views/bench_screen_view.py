@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from sparkctl.logs.search import FilterPattern
 from sparkctl.model.bench import BenchRun
@@ -54,11 +54,11 @@ class BenchScreenModel:
     """
 
     runs: tuple[BenchRun, ...] | None
-    live: Mapping[tuple[str, NodeName], BenchEvent] = field(default_factory=dict)
-    chosen: int | None = None
+    live: Mapping[tuple[str, NodeName], BenchEvent]
+    chosen: int | None
     seen: NodeTileModel | None = None
-    pattern: FilterPattern | None = None
-    further: int = 0
+    pattern: FilterPattern | None
+    further: int
 
     @property
     def visible_runs(self) -> tuple[BenchRun, ...]:
@@ -117,9 +117,10 @@ def render_bench_page(scene: BenchScreenModel, columns: int, lines: int) -> Scro
     if meters:
         room = rest - high - 2
         title = make_row(
-            Span("meanwhile on ", TextStyle.LABEL), sanitize_span(run.nodes[0], TextStyle.TITLE),
+            Span("meanwhile on ", TextStyle.LABEL),
+            sanitize_span(run.nodes[0], TextStyle.TITLE),
             Span("   since it began", TextStyle.LABEL),
-        )  # fmt: skip
+        )
         rows += draw_frame(title, drop_least_important(expand_charts(meters, room), room), columns, rest - high)
     list_rows, top, there = _render_list(scene, columns - 4, lines - len(rows) - 2)
     title = make_row(Span("benchmarks", TextStyle.LABEL), Span(f"   {len(scene.visible_runs)}", TextStyle.VALUE))
@@ -135,9 +136,11 @@ def _render_title(run: BenchRun, event: BenchEvent | None) -> TextRow:
     engine = " ".join(word for word in (run.setup.engine, run.setup.engine_version) if word)
     where = f" on {' and '.join(run.nodes)}"
     return make_row(
-        Span(f"benchmark {run.number} ", TextStyle.LABEL), sanitize_span(run.instance, TextStyle.TITLE),
-        sanitize_span(f"{where}   {engine}   ", TextStyle.LABEL), state,
-    )  # fmt: skip
+        Span(f"benchmark {run.number} ", TextStyle.LABEL),
+        sanitize_span(run.instance, TextStyle.TITLE),
+        sanitize_span(f"{where}   {engine}   ", TextStyle.LABEL),
+        state,
+    )
 
 
 def _render_outcome(run: BenchRun) -> Span:
@@ -168,9 +171,10 @@ def _render_progress(event: BenchEvent, columns: int) -> TextRow:
         share += min(1.0, event.done / event.requests) / max(1, event.total)
     unit = "kind of text" if isinstance(event, BenchDomainMeasured) else "cell"
     spans: list[Span] = [
-        Span(f"{unit} ", TextStyle.LABEL), Span(f"{event.number} of {event.total}  ", TextStyle.STRONG),
+        Span(f"{unit} ", TextStyle.LABEL),
+        Span(f"{event.number} of {event.total}  ", TextStyle.STRONG),
         *render_gauge(share, _GAUGE_COLUMNS, TextStyle.RATE),
-    ]  # fmt: skip
+    ]
     if isinstance(event, BenchCellProgressed):
         asked = f"{event.done} of {event.requests} requests" if event.done else "beginning"
         spans.append(Span(f"  {asked}", TextStyle.LABEL))
@@ -211,8 +215,9 @@ def _render_list(scene: BenchScreenModel, columns: int, lines: int) -> tuple[lis
         mine, is_live = each == at, scene.find_live(runs[each]) is not None
         tone = TextStyle.STRONG if mine else TextStyle.VALUE
         row = make_row(
-            Span("▸ " if mine else "  ", TextStyle.ACCENT), Span("  ".join(table[each + 1]).rstrip(), tone),
+            Span("▸ " if mine else "  ", TextStyle.ACCENT),
+            Span("  ".join(table[each + 1]).rstrip(), tone),
             *((Span("   ◐ measuring", TextStyle.ATTENTION),) if is_live else ()),
-        )  # fmt: skip
+        )
         rows.append(truncate_row(row, columns))
     return rows, 1, there

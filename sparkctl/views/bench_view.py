@@ -112,7 +112,7 @@ def render_run(run: BenchRun, baseline: BenchRun | None = None, *, is_wide: bool
         *_align(
             [_HEADINGS, *(list_cell_columns(one) for one in sort_results(run))],
         ),
-    ]  # fmt: skip
+    ]
     rows += _render_wide(run) if is_wide else []
     failed = {one.cell for one in run.results if one.error is not None}  # they have a row of their own
     left = ", ".join(str(cell) for cell in run.missing if cell not in failed)
@@ -227,9 +227,13 @@ def _list_domain_columns(one: DomainResult) -> tuple[str, ...]:
     length = _UNKNOWN if one.accept_length is None else f"{one.accept_length:.2f}"
     rate = "" if one.accept_rate is None else f" {one.accept_rate:.0%}"
     return (
-        sanitize_line(one.domain), _format_thinking(one.thinking) or _UNKNOWN, _format_measurements(one.generation_rate, 1),
-        _format_measurements(one.ttft, 2, " s"), length + rate, _UNKNOWN if one.steps is None else f"{one.steps:.0f}",
-    )  # fmt: skip
+        sanitize_line(one.domain),
+        _format_thinking(one.thinking) or _UNKNOWN,
+        _format_measurements(one.generation_rate, 1),
+        _format_measurements(one.ttft, 2, " s"),
+        length + rate,
+        _UNKNOWN if one.steps is None else f"{one.steps:.0f}",
+    )
 
 
 def _format_domain_marks(one: DomainResult, gains: dict[tuple[str, bool | None], float]) -> tuple[str, str]:
@@ -308,10 +312,11 @@ def _align(cells: Sequence[Sequence[str]]) -> list[TextRow]:
     whole = [row for row in cells if len(row) == len(_HEADINGS)]
     texts = iter(_join_columns(whole))
     return [
-        make_row(Span(next(texts), TextStyle.LABEL if at == 0 else TextStyle.PLAIN)) if len(row) == len(_HEADINGS)
+        make_row(Span(next(texts), TextStyle.LABEL if at == 0 else TextStyle.PLAIN))
+        if len(row) == len(_HEADINGS)
         else make_row(Span(f"{row[0]}  {row[1]}", TextStyle.ATTENTION))
         for at, row in enumerate(cells)
-    ]  # fmt: skip
+    ]
 
 
 def _join_columns(rows: Sequence[Sequence[str]]) -> list[str]:
@@ -412,13 +417,17 @@ def _list_source_rows(one: BenchComparison) -> list[tuple[str, ...]]:
     ]
     return [
         (
-            f"{letter}: {sanitize_line(run.instance)}", sanitize_line(str(row.cell)), row.figure.value,
+            f"{letter}: {sanitize_line(run.instance)}",
+            sanitize_line(str(row.cell)),
+            row.figure.value,
             _format_measurements(own, row.figure.digits),
-            f"source {told.figure.as_text()}", _format_deviation(own, told), sanitize_line(told.source),
+            f"source {told.figure.as_text()}",
+            _format_deviation(own, told),
+            sanitize_line(told.source),
         )
         for letter, run, row, own, told in both
         if own is not None and told is not None
-    ]  # fmt: skip
+    ]
 
 
 def _format_deviation(own: Measurements, told: SourceFigure) -> str:
@@ -474,9 +483,13 @@ def _list_comparison_columns(row: FigureComparison, is_wide: bool = False) -> tu
         else "/".join("0" if one is None else str(len(one.values)) for one in pair)
     )
     return (
-        sanitize_line(str(row.cell)), row.figure.value, _format_measurements(row.before, digits), _format_measurements(row.after, digits),
-        _format_gain(row), *((*ranges, runs) if is_wide else ()),
-    )  # fmt: skip
+        sanitize_line(str(row.cell)),
+        row.figure.value,
+        _format_measurements(row.before, digits),
+        _format_measurements(row.after, digits),
+        _format_gain(row),
+        *((*ranges, runs) if is_wide else ()),
+    )
 
 
 def _format_gain(row: FigureComparison) -> str:
@@ -554,7 +567,7 @@ def format_comparison_csv(one: BenchComparison) -> list[str]:
         ]
         table.writerow(
             (*_list_cell_sizes(row.cell), row.figure.value, *values, gain, row.is_distinct, *ranges, kind, *sources)
-        )  # fmt: skip
+        )
     return out.getvalue().splitlines()
 
 

@@ -130,11 +130,11 @@ def describe_running_instances(view: NodeTelemetryView, instances: Sequence[Inst
     return f"{view.name} did not answer; {names} ran there at {when}"
 
 
-def describe_stopped_models(course: SwitchProgress) -> tuple[str, ...]:
+def describe_stopped_models(progress: SwitchProgress) -> tuple[str, ...]:
     """Return the state of the models that a switch stops, as a sentence, from the switch's events; None if none was
     touched."""
-    old, step = " and ".join(course.stops) or "what was there", course.steps[-1] if course.steps else None
-    is_one = len(course.stops) <= 1
+    old, step = " and ".join(progress.stops) or "what was there", progress.steps[-1] if progress.steps else None
+    is_one = len(progress.stops) <= 1
     verb = "is" if is_one else "are"
     if step is None:
         return ()
@@ -145,10 +145,11 @@ def describe_stopped_models(course: SwitchProgress) -> tuple[str, ...]:
     return (f"{old} {verb} being started again",) if step.step is SwitchStep.RESTORING else ()
 
 
-def describe_unfinished_switch(course: SwitchProgress, at: str) -> tuple[str, ...]:
+def describe_unfinished_switch(progress: SwitchProgress, at: str) -> tuple[str, ...]:
     """Return the message about a switch that had no time to report where it stopped; ``at`` is a place such as ``step
     4 of 6``."""
     return (
-        f"the switch to {course.instance} was left {'' if at.startswith('on ') else 'at '}{at}",
-        "  try: finish it: sparkctl resume", "  try: undo it: sparkctl abort",
-    )  # fmt: skip
+        f"the switch to {progress.instance} was left {'' if at.startswith('on ') else 'at '}{at}",
+        "  try: finish it: sparkctl resume",
+        "  try: undo it: sparkctl abort",
+    )

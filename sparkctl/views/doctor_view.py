@@ -134,16 +134,21 @@ def _fold_good_findings(good: tuple[DoctorFinding, ...]) -> DoctorFinding:
     """Return the good findings as one."""
     names = ", ".join(dict.fromkeys(one.found.check for one in good))
     found = FindingReported(
-        ts=min(one.found.ts for one in good), node=None, check="good", severity=Severity.GOOD,
+        ts=min(one.found.ts for one in good),
+        node=None,
+        check="good",
+        severity=Severity.GOOD,
         message=f"{len(good)} checks are good: {names}",
-    )  # fmt: skip
+    )
     return DoctorFinding(found, False, folded=good)
 
 
 def merge_findings(
-    found: Sequence[FindingReported], views: Sequence[NodeTelemetryView], told: Sequence[FindingReported] = (),
+    found: Sequence[FindingReported],
+    views: Sequence[NodeTelemetryView],
+    told: Sequence[FindingReported] = (),
     when: Callable[[NodeName], float | None] = lambda _: None,
-) -> tuple[DoctorFinding, ...]:  # fmt: skip
+) -> tuple[DoctorFinding, ...]:
     """Return the findings of the examination and of the views, the worst first. If both have one, the view's is newer
     and wins.
 
@@ -153,17 +158,18 @@ def merge_findings(
     asked = {(one.node, one.check, one.instance, one.message) for one in told}
     live = [
         DoctorFinding(FindingReported.from_finding(view.when, one), True, format_since(one.since, _get_node_time(view)))
-        for view in views if view.state is NodeState.OK for one in view.findings
+        for view in views
+        if view.state is NodeState.OK
+        for one in view.findings
         if (one.node, one.kind.value, one.instance, one.summary) not in asked
-    ]  # fmt: skip
+    ]
     live += [_make_connection_finding(view) for view in views if view.state in _FAILED_STATES]
     newer = {(one.found.node, one.found.check, one.found.instance) for one in live}
     seen = {(one.node, one.check, one.instance, one.message) for one in found}
     looked = [*found]
     looked += [
-        one for one in told
-        if _is_newer(one, when) and (one.node, one.check, one.instance, one.message) not in seen
-    ]  # fmt: skip
+        one for one in told if _is_newer(one, when) and (one.node, one.check, one.instance, one.message) not in seen
+    ]
     looks = [DoctorFinding(one, False) for one in looked if (one.node, one.check, one.instance) not in newer]
     names = [view.name for view in views]
     kinds = [kind.value for kind in FindingKind]
@@ -324,10 +330,13 @@ def _render_list(checkup: DoctorScreenModel, shown: Sequence[DoctorFinding], the
             make_row(
                 Span(f" {mark if mine else ' '} ", TextStyle.ACCENT),
                 render_severity(each.severity),
-                sanitize_span(f"{pad_text(sanitize_line(each.node or ''), wide)}  ", TextStyle.TITLE if mine else TextStyle.LABEL),
-                sanitize_span(f"{pad_text(sanitize_line(each.check), kind)}  ", TextStyle.LABEL), sanitize_span(each.message, tone),
+                sanitize_span(
+                    f"{pad_text(sanitize_line(each.node or ''), wide)}  ", TextStyle.TITLE if mine else TextStyle.LABEL
+                ),
+                sanitize_span(f"{pad_text(sanitize_line(each.check), kind)}  ", TextStyle.LABEL),
+                sanitize_span(each.message, tone),
             )
-        )  # fmt: skip
+        )
     return rows
 
 
@@ -341,9 +350,10 @@ def _render_detail_page(checkup: DoctorScreenModel, one: DoctorFinding, columns:
     sign = get_state_symbol(one.found.severity)
     where = (f"  {one.found.node or ''}", f"  {one.found.check}") if not one.folded else ("", "")
     title = make_row(
-        Span(f"{sign} {_SEVERITY_NOUNS[one.found.severity][0]}", tone), sanitize_span(where[0], TextStyle.TITLE),
+        Span(f"{sign} {_SEVERITY_NOUNS[one.found.severity][0]}", tone),
+        sanitize_span(where[0], TextStyle.TITLE),
         sanitize_span(where[1], TextStyle.LABEL),
-    )  # fmt: skip
+    )
     whole = _render_detail(one, checkup.now, max(8, columns - 4), is_read=_is_shown_in_full(checkup, one, columns))
     return draw_page(title, whole, checkup.further, columns, min(lines, len(whole) + 2))
 

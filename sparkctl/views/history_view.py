@@ -377,12 +377,15 @@ def _render_memory(one: OperationRecord) -> Iterator[TextRow]:
     widest = max((measure_text(_describe_share(one, share)) for share in one.shares), default=0)
     for share in one.shares:
         known = (
-            ("available before", share.available_before if one.kind is OperationKind.START else None), ("at its peak", share.peak),
-            ("once ready", share.settled), ("estimated", share.estimated), ("came back", share.freed),
+            ("available before", share.available_before if one.kind is OperationKind.START else None),
+            ("at its peak", share.peak),
+            ("once ready", share.settled),
+            ("estimated", share.estimated),
+            ("came back", share.freed),
             ("available then", share.available_after),
             ("before it was started", None if one.kind is OperationKind.START else share.available_before),
             ("missing", share.missing or None),
-        )  # fmt: skip
+        )
         words = [f"{name} {format_gib(value)}" for name, value in known if value is not None]
         if words:
             yield _render_label_value(pad_text(_describe_share(one, share), widest), ", ".join(words))
@@ -436,9 +439,12 @@ def _render_node_facts(share: NodeResult) -> Iterator[TextRow]:
         took += f", {format_byte_rate(share.received / share.seconds)}" if share.seconds else ""
         yield _render_label_value("came", f"{format_size(share.received)}{took}")
     known = (
-        ("container", share.container and share.container[:12]), ("digest", share.image_digest), ("driver", share.driver),
-        ("kernel", share.kernel), ("version", share.engine_version),
-    )  # fmt: skip
+        ("container", share.container and share.container[:12]),
+        ("digest", share.image_digest),
+        ("driver", share.driver),
+        ("kernel", share.kernel),
+        ("version", share.engine_version),
+    )
     yield from (_render_label_value(name, value) for name, value in known if value is not None)
 
 
@@ -483,7 +489,7 @@ def build_operation_json(
     one: OperationRecord,
     worked: OperationRecord | None,
     changes: StartDiff | None,
-    parts: Sequence[OperationRecord] = (),
+    parts: Sequence[OperationRecord],
 ) -> dict[str, object]:
     """Return all details of one operation as JSON data."""
     since = (
@@ -519,18 +525,18 @@ class OperationDetail:
     """The details of one operation: its record, the last good start before it, and the differences since then."""
 
     operation: OperationRecord
-    worked: OperationRecord | None = None
-    changes: StartDiff | None = None
+    worked: OperationRecord | None
+    changes: StartDiff | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryScreenModel:
-    """The state of the history screen. ``operations`` is None before it is read. ``told``: details of the selected
+    """The state of the history screen. ``operations`` is None before it is read. ``detail``: details of the selected
     one, if read. ``trouble``: what is wrong with the file."""
 
     operations: tuple[OperationRecord, ...] | None
     chosen: int | None = None
-    told: OperationDetail | None = None
+    detail: OperationDetail | None = None
     trouble: str | None = None
     pattern: FilterPattern | None = None
     further: int = 0
@@ -665,7 +671,7 @@ def _render_operation_frame(past: HistoryScreenModel, one: OperationRecord, colu
     from sparkctl.views.text.frame_layout import draw_frame, draw_page
 
     inner = max(8, columns - 4)
-    told = past.told if past.told is not None and past.told.operation.id == one.id else None
+    told = past.detail if past.detail is not None and past.detail.operation.id == one.id else None
     title = make_row(sanitize_span(f"{one.id}  {describe_verb(one)} {describe_subject(one)}", TextStyle.TITLE))
     if told is None:
         body = [make_row(Span("being read ...", TextStyle.STALE))]

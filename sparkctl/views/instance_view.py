@@ -108,7 +108,7 @@ _FULL_DETAIL_LINES = 40  # from this height on, a start is shown in full above t
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceScreenModel:
     """The state of the instance screen. ``one`` is None if the instance is not there; ``end`` is the result of a
-    watched start, ``course`` its progress. ``run`` is the launch plan, or ``run_trouble`` why it is not known;
+    watched start, ``timeline`` its progress. ``run`` is the launch plan, or ``run_trouble`` why it is not known;
     ``tail`` are the last log lines, ``tail_trouble`` the problem with following the log. ``remedies`` are keys that
     may fix a failure, with their labels; ``end_trouble`` is why there is no verdict. ``warnings``: from its last
     start from here. ``accepts``: the key that applies the verdict's proposal.
@@ -117,7 +117,7 @@ class InstanceScreenModel:
     seen: NodeTileModel
     name: str
     one: InstanceView | None = None
-    course: StartupTimeline | None = None
+    timeline: StartupTimeline | None = None
     end: CommandEnded | None = None
     run: ContainerLaunch | None = None
     run_trouble: str | None = None
@@ -274,9 +274,12 @@ def _render_title(scene: InstanceScreenModel) -> TextRow:
     badge = _build_badge(scene)
     dash = Span(" ─ ", TextStyle.FRAME)
     return make_row(
-        sanitize_span(scene.seen.name, TextStyle.TITLE), dash, Span(f"{badge.sign} {badge.word}", badge.tone), dash,
+        sanitize_span(scene.seen.name, TextStyle.TITLE),
+        dash,
+        Span(f"{badge.sign} {badge.word}", badge.tone),
+        dash,
         sanitize_span(scene.name, TextStyle.TITLE),
-    )  # fmt: skip
+    )
 
 
 def _append_page_key(title: TextRow, columns: int) -> TextRow:
@@ -289,7 +292,7 @@ def _append_page_key(title: TextRow, columns: int) -> TextRow:
 def _build_badge(scene: InstanceScreenModel) -> StateBadge:
     one = scene.one
     if not scene.seen.is_known:
-        state = scene.seen.told.state
+        state = scene.seen.connection.state
         return StateBadge(get_state_symbol(state), str(state), TextStyle.STALE)
     if _has_failed(scene):
         taken = _get_start_seconds(scene)
@@ -302,9 +305,9 @@ def _build_badge(scene: InstanceScreenModel) -> StateBadge:
 
 def _get_start_seconds(scene: InstanceScreenModel) -> float | None:
     """Return how long a failed start took: the sum of its phases, else the time of its end."""
-    course = scene.course
-    if course is not None and course.phase is Phase.FAILED and course.elapsed is not None:
-        return course.elapsed
+    timeline = scene.timeline
+    if timeline is not None and timeline.phase is Phase.FAILED and timeline.elapsed is not None:
+        return timeline.elapsed
     return None if scene.end is None else scene.end.seconds
 
 
@@ -349,9 +352,11 @@ def _render_folded_plan(scene: InstanceScreenModel, space: DrawArea) -> list[Row
         return []
     key = make_row(Span("d", TextStyle.KEY), Span(" docker run line", TextStyle.LABEL))
     words = make_row(
-        make_label("profile"), sanitize_span(plan.profile, TextStyle.VALUE),
-        sanitize_span(f" {plan.profile_hash or ''}   ", TextStyle.LABEL), *key,
-    )  # fmt: skip
+        make_label("profile"),
+        sanitize_span(plan.profile, TextStyle.VALUE),
+        sanitize_span(f" {plan.profile_hash or ''}   ", TextStyle.LABEL),
+        *key,
+    )
     image = make_row(make_label("image"), sanitize_span(plan.image, TextStyle.VALUE))
     return [make_block(6, words), make_block(8, truncate_row(image, space.columns))]
 
@@ -488,22 +493,22 @@ def _render_failure_blocks(scene: InstanceScreenModel, space: DrawArea, *, roomy
 
 
 def _render_startup(scene: InstanceScreenModel, one: InstanceView, space: DrawArea) -> list[RowBlock]:
-    if scene.course is not None and not scene.course.is_over and one.phase is not Phase.STOPPING:
-        return render_startup_timeline(scene.course, scene.seen.now, space)
+    if scene.timeline is not None and not scene.timeline.is_over and one.phase is not Phase.STOPPING:
+        return render_startup_timeline(scene.timeline, scene.seen.now, space)
     told = [make_block(3, make_row(make_label(""), sanitize_span(one.detail, TextStyle.LABEL)))] if one.detail else []
     return [*render_startup_progress(one, scene.seen, space), *told]
 
 
 def _render_startup_result(scene: InstanceScreenModel, space: DrawArea, *, roomy: bool) -> list[RowBlock]:
     """Return how a watched start went, phase by phase if there is room."""
-    if scene.course is None or not scene.course.stretches:
+    if scene.timeline is None or not scene.timeline.stretches:
         return []
     if roomy:
         return [
             make_block(7 + part.spare, *part.rows)
-            for part in render_startup_timeline(scene.course, scene.seen.now, space)
+            for part in render_startup_timeline(scene.timeline, scene.seen.now, space)
         ]
-    took = render_startup_duration(scene.course, space)
+    took = render_startup_duration(scene.timeline, space)
     return [] if took is None else [make_block(8, took)]
 
 
@@ -652,8 +657,8 @@ def render_change(edit: FieldChange) -> TextRow:
 def render_verdict_keys(
     verdict: Verdict,
     space: DrawArea,
-    more: Sequence[tuple[str, str]] = (),
-    accepts: str | None = None,
+    more: Sequence[tuple[str, str]],
+    accepts: str | None,
     *,
     roomy: bool = False,
 ) -> list[TextRow]:
@@ -707,7 +712,7 @@ def format_verdict_for_copy(end: CommandEnded) -> str:
 
 
 def render_position_acceptance(
-    seen: DraftAcceptance | None, space: DrawArea, last: MeterSeries | None = None, now: float = 0.0
+    seen: DraftAcceptance | None, space: DrawArea, last: MeterSeries | None, now: float
 ) -> list[TextRow]:
     """Return the acceptance of the first, second and third draft token as bars; nothing if it was never reported.
 
@@ -733,9 +738,7 @@ def render_position_acceptance(
     return rows
 
 
-def render_latencies(
-    numbers: EngineMeter, drafts: bool, last: MeterSeries | None = None, now: float = 0.0
-) -> list[TextRow]:
+def render_latencies(numbers: EngineMeter, drafts: bool, last: MeterSeries | None, now: float) -> list[TextRow]:
     """Return time to first token, inter-token time, prompt throughput and prefix cache.
 
     ``last`` holds the last value of each. If there is nothing newer it stays, faded and with its age at ``now``, so
@@ -843,9 +846,10 @@ def render_launched_plan(run: ContainerLaunch, columns: int) -> list[TextRow]:
     plan = run.plan
     heads = [
         ("profile", f"{plan.profile}   hash {plan.profile_hash}" if plan.profile else words.UNKNOWN),
-        ("image", plan.image), ("ready", describe_ready_rule(run.ready)),
+        ("image", plan.image),
+        ("ready", describe_ready_rule(run.ready)),
         ("expects", words.UNKNOWN if plan.expected_memory is None else format_gib(plan.expected_memory)),
-    ]  # fmt: skip
+    ]
     space = DrawArea(columns)
     rows = [
         each for name, sentence in heads for each in render_labelled_text(name, sentence, space, TextStyle.VALUE, 4)

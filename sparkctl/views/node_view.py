@@ -162,11 +162,13 @@ def render_node(scene: NodeScreenModel, columns: int, lines: int) -> ScrollPage:
                 draw_frame(_render_title(seen), shown, left, high),
                 draw_frame(
                     make_row(Span(f"last {choose_chart_minutes(seen)} min", TextStyle.LABEL)),
-                    drop_least_important(expand_charts(curves, high - 2), high - 2), columns - left, high,
+                    drop_least_important(expand_charts(curves, high - 2), high - 2),
+                    columns - left,
+                    high,
                 ),
                 strict=True,
             )
-        ]  # fmt: skip
+        ]
     else:
         space = DrawArea(columns - 4, lines)
         figures, curves = _build_machine_blocks(seen, space), _build_machine_charts(seen, space)
@@ -176,9 +178,11 @@ def render_node(scene: NodeScreenModel, columns: int, lines: int) -> ScrollPage:
         rows = list(draw_frame(_render_title(seen), _fill_with_charts(figures, curves, high - 2), columns, high))
     list_rows, shown_range = _render_processes(scene, columns - 4, lines - high - 3)
     title = make_row(
-        Span("processes", TextStyle.LABEL), Span(f"   {len(scene.processes)}", TextStyle.VALUE),
-        Span(" in containers or on the GPU", TextStyle.UNIT), Span(f"   sorted by {scene.order.value}", TextStyle.LABEL),
-    )  # fmt: skip
+        Span("processes", TextStyle.LABEL),
+        Span(f"   {len(scene.processes)}", TextStyle.VALUE),
+        Span(" in containers or on the GPU", TextStyle.UNIT),
+        Span(f"   sorted by {scene.order.value}", TextStyle.LABEL),
+    )
     rows += draw_frame(title, list_rows, columns, lines - high)
     return ScrollPage(pad_screen(rows, columns, lines), 0, high + 2, shown_range)
 
@@ -294,9 +298,11 @@ def _render_core_rows(sample: Sample, space: DrawArea) -> list[TextRow]:
             share = cores[at]
             figure = UNKNOWN if share is None else f"{share * 100:.0f}"
             spans += [
-                Span(f"{at:>2} ", TextStyle.LABEL), *render_gauge(share or 0.0, bar, TextStyle.POWER, BUSY_CPU_SHARES),
-                Span(f"{figure:>4}", TextStyle.VALUE), Span(" % ", TextStyle.UNIT),
-            ]  # fmt: skip
+                Span(f"{at:>2} ", TextStyle.LABEL),
+                *render_gauge(share or 0.0, bar, TextStyle.POWER, BUSY_CPU_SHARES),
+                Span(f"{figure:>4}", TextStyle.VALUE),
+                Span(" % ", TextStyle.UNIT),
+            ]
         rows.append(truncate_row(tuple(spans), space.columns))
     return rows
 
@@ -323,8 +329,9 @@ def _render_temperatures(sample: Sample, space: DrawArea) -> list[TextRow]:
     for at, (chip, celsius) in enumerate(sorted(hottest.items(), key=lambda each: -each[1])):
         spans += [
             sanitize_span(f"{'   ' if at else ''}{chip} ", TextStyle.LABEL),
-            Span(f"{celsius:.0f}", _get_heat_style(chip, celsius)), Span(" °C", TextStyle.UNIT),
-        ]  # fmt: skip
+            Span(f"{celsius:.0f}", _get_heat_style(chip, celsius)),
+            Span(" °C", TextStyle.UNIT),
+        ]
     return [truncate_row(tuple(spans), space.columns)]
 
 
@@ -341,9 +348,11 @@ def _render_disks(sample: Sample, space: DrawArea) -> list[TextRow]:
     wide = max(14, max((len(sanitize_line(one.path)) for one in disks), default=0))
     for at, one in enumerate(disks):
         row = make_row(
-            make_label("disk" if not at else ""), sanitize_span(pad_text(sanitize_line(one.path), wide), TextStyle.LABEL),
-            Span(f"  {format_gib(one.free):>11}", TextStyle.VALUE), Span(f" free of {format_gib(one.total)}", TextStyle.UNIT),
-        )  # fmt: skip
+            make_label("disk" if not at else ""),
+            sanitize_span(pad_text(sanitize_line(one.path), wide), TextStyle.LABEL),
+            Span(f"  {format_gib(one.free):>11}", TextStyle.VALUE),
+            Span(f" free of {format_gib(one.total)}", TextStyle.UNIT),
+        )
         rows.append(truncate_row(row, space.columns))
     return rows
 
@@ -428,10 +437,14 @@ def _render_processes(scene: NodeScreenModel, columns: int, lines: int) -> tuple
     sample, processes = scene.tile.view.sample, scene.processes
     if not processes:
         why = (
-            "no data yet" if sample is None
-            else f"not read: {sample.devices_trouble}" if sample.processes is None and sample.devices_trouble
-            else "no process of a container or of the GPU" if scene.pattern is None else "nothing matches"
-        )  # fmt: skip
+            "no data yet"
+            if sample is None
+            else f"not read: {sample.devices_trouble}"
+            if sample.processes is None and sample.devices_trouble
+            else "no process of a container or of the GPU"
+            if scene.pattern is None
+            else "nothing matches"
+        )
         return [make_row(sanitize_span(why, TextStyle.STALE))], range(0)
     selected = scene.selected
     at = 0 if selected is None else processes.index(selected)
@@ -446,15 +459,18 @@ def _render_processes(scene: NodeScreenModel, columns: int, lines: int) -> tuple
         rows.append(
             pad_row(
                 make_row(
-                    Span("▸ " if mine else "  ", TextStyle.ACCENT), Span(f"{one.pid:>8}  ", TextStyle.LABEL),
+                    Span("▸ " if mine else "  ", TextStyle.ACCENT),
+                    Span(f"{one.pid:>8}  ", TextStyle.LABEL),
                     Span(pad_text(name, _NAME_COLUMNS) + "  ", TextStyle.STRONG if mine else TextStyle.VALUE),
                     Span(pad_text(of, owner), TextStyle.LABEL),
-                    Span(f"{UNKNOWN if one.cpu is None else format(one.cpu * 100, '.0f'):>5}", TextStyle.VALUE), Span(" %", TextStyle.UNIT),
-                    *_render_gib(one.gpu_memory), *_render_gib(one.resident),
+                    Span(f"{UNKNOWN if one.cpu is None else format(one.cpu * 100, '.0f'):>5}", TextStyle.VALUE),
+                    Span(" %", TextStyle.UNIT),
+                    *_render_gib(one.gpu_memory),
+                    *_render_gib(one.resident),
                 ),
                 columns,
             )
-        )  # fmt: skip
+        )
     return rows, there
 
 

@@ -71,7 +71,7 @@ _DONE_WORD_COLUMNS = 10  # width of the word for a finished step
 class SwitchScreenModel:
     """The state of the switch screen. ``nodes``: the nodes chosen so far. ``plan`` is None before it is made, or if
     it cannot be made; then ``trouble`` says why. ``bars``: the Sparks' memory now, or when the switch began;
-    ``glances``: what is known of them now; ``now``: Unix time in seconds. ``course``: a switch that has begun.
+    ``glances``: what is known of them now; ``now``: Unix time in seconds. ``progress``: a switch that has begun.
     ``do_key``: the key that starts it. ``cautions``: warnings of the plan, each with a remedy."""
 
     profile: str
@@ -82,7 +82,7 @@ class SwitchScreenModel:
     hint: str | None = None
     bars: Mapping[NodeName, MemoryBar] = field(default_factory=dict)
     glances: Mapping[NodeName, NodeTileModel] = field(default_factory=dict)
-    course: SwitchProgress | None = None
+    progress: SwitchProgress | None = None
     now: float = 0.0
     further: int = 0
     do_key: str | None = "enter"
@@ -97,41 +97,41 @@ _MIN_LOG_LINES = 4  # fewest useful rows of the log, frame included
 def render_switch(scene: SwitchScreenModel, columns: int, lines: int) -> ScrollPage:
     """Return exactly ``lines`` rows; the rest is reached by scrolling."""
     inner = max(20, columns - 2)
-    course = scene.course
-    is_running = course is not None and not course.is_over
+    progress = scene.progress
+    is_running = progress is not None and not progress.is_over
     is_large = columns >= _BESIDE_MIN_COLUMNS and lines >= _BESIDE_MIN_LINES and bool(scene.glances)
-    if course is not None and is_running and is_large and not scene.further:
-        return ScrollPage(pad_screen(_render_running(course, scene, columns, lines), columns, lines))
+    if progress is not None and is_running and is_large and not scene.further:
+        return ScrollPage(pad_screen(_render_running(progress, scene, columns, lines), columns, lines))
     rows: list[TextRow] = []
-    if course is not None:
-        if course.end is not None:
-            rows += [*_render_result(course, course.end, scene, inner), ()]
-        rows += [*_render_steps(course, scene, inner), ()]
-        plan = course.plan
+    if progress is not None:
+        if progress.end is not None:
+            rows += [*_render_result(progress, progress.end, scene, inner), ()]
+        rows += [*_render_steps(progress, scene, inner), ()]
+        plan = progress.plan
     else:
         plan = scene.plan
         rows += [*_render_plan_summary(scene, inner), ()]
-    if plan is not None and not (course is not None and _is_undone(course)):
-        rows += render_switch_plan(plan, scene.bars, inner, has_begun=course is not None)
-    if course is None and plan is not None and plan.is_possible and not plan.is_there:
+    if plan is not None and not (progress is not None and _is_undone(progress)):
+        rows += render_switch_plan(plan, scene.bars, inner, has_begun=progress is not None)
+    if progress is None and plan is not None and plan.is_possible and not plan.is_there:
         steps = _render_planned_steps(plan, inner)
         rows += steps if len(rows) + len(steps) <= lines else []
     page = scroll_rows(rows, scene.further, lines)
     shown = [make_row(" ", *one) for one in page.rows]
-    if course is not None and (is_running or scene.log) and (left := lines - len(shown)) >= _MIN_LOG_LINES:
-        shown += _render_log(course, scene, columns, left)
-    elif course is None and scene.plan is not None and (left := lines - len(shown) - 1) >= _MIN_MEMORY_LINES:
+    if progress is not None and (is_running or scene.log) and (left := lines - len(shown)) >= _MIN_LOG_LINES:
+        shown += _render_log(progress, scene, columns, left)
+    elif progress is None and scene.plan is not None and (left := lines - len(shown) - 1) >= _MIN_MEMORY_LINES:
         shown += [(), *_render_memories(scene, columns, min(left, _MAX_MEMORY_LINES))]
     return ScrollPage(pad_screen(shown, columns, lines), page.further)
 
 
-def _render_running(course: SwitchProgress, scene: SwitchScreenModel, columns: int, lines: int) -> list[TextRow]:
+def _render_running(progress: SwitchProgress, scene: SwitchScreenModel, columns: int, lines: int) -> list[TextRow]:
     """Return a running switch: its steps, beside them the memory of its Sparks as it fills, and the log of what
     starts over the rest of the screen."""
-    first = () if course.plan is None else course.plan.nodes
+    first = () if progress.plan is None else progress.plan.nodes
     nodes = sorted(scene.glances.values(), key=lambda seen: seen.name not in first)[:_MAX_MEMORY_BOXES]
     left = columns * 11 // 20
-    steps = [make_row(" ", *one) for one in _render_steps(course, scene, max(20, left - 3))]
+    steps = [make_row(" ", *one) for one in _render_steps(progress, scene, max(20, left - 3))]
     most = max(len(steps), min(lines - _MIN_LOG_LINES, lines * 3 // 5))
     each = max(5, min(_MAX_MEMORY_LINES, most // len(nodes)))
     boxes = [row for seen in nodes for row in _render_memory_box(seen, columns - left, each)]
@@ -140,7 +140,7 @@ def _render_running(course: SwitchProgress, scene: SwitchScreenModel, columns: i
     boxes += [()] * (high - len(boxes))
     rows: list[TextRow] = [(*pad_row(one, left), *other) for one, other in zip(steps[:high], boxes[:high], strict=True)]
     if (left_over := lines - len(rows)) >= _MIN_LOG_LINES:
-        rows += _render_log(course, scene, columns, left_over)
+        rows += _render_log(progress, scene, columns, left_over)
     return rows[:lines]
 
 
@@ -172,27 +172,31 @@ def _render_memories(scene: SwitchScreenModel, columns: int, lines: int) -> list
     return [tuple(span for row in rows for span in row) for rows in zip(*boxes, strict=True)]
 
 
-def _render_log(course: SwitchProgress, scene: SwitchScreenModel, columns: int, lines: int) -> list[TextRow]:
+def _render_log(progress: SwitchProgress, scene: SwitchScreenModel, columns: int, lines: int) -> list[TextRow]:
     """Return the last lines of the log of what is started, in a frame."""
     wide = max((measure_text(sanitize_line(one.node)) for one in scene.log), default=0)
     several = len({one.node for one in scene.log}) > 1
     rows = [
         make_row(
-            *([sanitize_span(pad_text(sanitize_line(one.node), wide), TextStyle.LABEL), Span(" │ ", TextStyle.FRAME)] if several else []),
+            *(
+                [sanitize_span(pad_text(sanitize_line(one.node), wide), TextStyle.LABEL), Span(" │ ", TextStyle.FRAME)]
+                if several
+                else []
+            ),
             render_log_text(one.text),
         )
         for one in scene.log[-max(1, lines - 2) :]
-    ]  # fmt: skip
-    names = " and ".join(dict.fromkeys(one.instance for one in scene.log)) or course.instance
+    ]
+    names = " and ".join(dict.fromkeys(one.instance for one in scene.log)) or progress.instance
     title = make_row(Span("log of ", TextStyle.LABEL), sanitize_span(names, TextStyle.VALUE))
     if not rows:
         rows = [make_row(Span("it has not begun yet", TextStyle.STALE))]
     return list(draw_frame(title, rows, columns, lines))
 
 
-def _is_undone(course: SwitchProgress) -> bool:
+def _is_undone(progress: SwitchProgress) -> bool:
     """Tell whether the switch ended differently from its plan, so that the plan no longer describes the Sparks."""
-    return course.end is not None and course.end.outcome not in (Outcome.READY, Outcome.DONE)
+    return progress.end is not None and progress.end.outcome not in (Outcome.READY, Outcome.DONE)
 
 
 # --- before ------------------------------------------------------------------------------------------------------------
@@ -223,8 +227,8 @@ def _render_plan_summary(scene: SwitchScreenModel, columns: int) -> list[TextRow
 def find_offered_command(scene: SwitchScreenModel) -> str | None:
     """Return the first command that the screen proposes, None if there is none."""
     hints = [scene.hint, *(hint for _, hint in scene.cautions)]
-    if scene.course is not None:
-        hints = [None if scene.course.end is None else scene.course.end.hint]
+    if scene.progress is not None:
+        hints = [None if scene.progress.end is None else scene.progress.end.hint]
     lines = [line for hint in hints if hint for line in hint.splitlines()]
     return next((one for one in map(find_command, lines) if one is not None), None)
 
@@ -232,39 +236,41 @@ def find_offered_command(scene: SwitchScreenModel) -> str | None:
 # --- its steps ---------------------------------------------------------------------------------------------------------
 
 
-def describe_step(step: SwitchStep, course: SwitchProgress, *, is_done: bool = False) -> str:
+def describe_step(step: SwitchStep, progress: SwitchProgress, *, is_done: bool = False) -> str:
     """Return what a step of this switch does, or did."""
-    stops = () if course.plan is None else course.plan.stops
-    return describe_switch_step(step, course.instance, stops, is_done=is_done)
+    stops = () if progress.plan is None else progress.plan.stops
+    return describe_switch_step(step, progress.instance, stops, is_done=is_done)
 
 
 def _render_planned_steps(plan: SwitchPlan, columns: int) -> list[TextRow]:
     """Return what the switch will do, step by step."""
-    course = SwitchProgress(instance=plan.instance, began=0.0, plan=plan)
-    steps = (SwitchStep.STARTING,) if course.is_only_start else SWITCH_STEPS[:-1]
+    progress = SwitchProgress(instance=plan.instance, began=0.0, plan=plan)
+    steps = (SwitchStep.STARTING,) if progress.is_only_start else SWITCH_STEPS[:-1]
     rows = [make_row(Span("what happens, step by step", TextStyle.LABEL))]
     for number, step in enumerate(steps, 1):
         head = make_row(Span(f"  {number}  ", TextStyle.LABEL))
-        rows += wrap_text(describe_step(step, course), columns, TextStyle.VALUE, head=head)
+        rows += wrap_text(describe_step(step, progress), columns, TextStyle.VALUE, head=head)
     return [(), *rows]
 
 
-def _render_steps(course: SwitchProgress, scene: SwitchScreenModel, columns: int) -> list[TextRow]:
+def _render_steps(progress: SwitchProgress, scene: SwitchScreenModel, columns: int) -> list[TextRow]:
     rows: list[TextRow] = []
-    for at, one in enumerate(course.steps):
-        if at and one.step in _FINAL_STEPS and one.proofs and set(one.proofs) <= set(course.steps[at - 1].proofs):
+    for at, one in enumerate(progress.steps):
+        if at and one.step in _FINAL_STEPS and one.proofs and set(one.proofs) <= set(progress.steps[at - 1].proofs):
             continue  # the previous step has said so
-        is_last = at == len(course.steps) - 1
-        rows += _render_step(one, course, scene, columns, goes_on=is_last and one.ended is None and not course.is_over)
-    if not course.is_over:
-        rows += [_render_pending_step(step, course) for step in _list_pending_steps(course)]
-    return rows or ([] if course.is_over else [make_row(Span("beginning ...", TextStyle.STALE))])
+        is_last = at == len(progress.steps) - 1
+        rows += _render_step(
+            one, progress, scene, columns, goes_on=is_last and one.ended is None and not progress.is_over
+        )
+    if not progress.is_over:
+        rows += [_render_pending_step(step, progress) for step in _list_pending_steps(progress)]
+    return rows or ([] if progress.is_over else [make_row(Span("beginning ...", TextStyle.STALE))])
 
 
 def _render_step(
-    one: Taken, course: SwitchProgress, scene: SwitchScreenModel, columns: int, *, goes_on: bool
+    one: Taken, progress: SwitchProgress, scene: SwitchScreenModel, columns: int, *, goes_on: bool
 ) -> list[TextRow]:
-    is_asked = one.step is SwitchStep.UNDOING and all(each.step in ROLLBACK_STEPS for each in course.steps)
+    is_asked = one.step is SwitchStep.UNDOING and all(each.step in ROLLBACK_STEPS for each in progress.steps)
     sign, tone = _choose_step_symbol(one, goes_on=goes_on, is_asked=is_asked)
     until = scene.now if goes_on else one.ended
     taken = "" if until is None or one.step in _FINAL_STEPS else format_clock(max(0.0, until - one.began))
@@ -280,7 +286,7 @@ def _render_step(
             _HANG_COLUMNS + _DONE_WORD_COLUMNS,
         )
     elif not told or one.step not in (SwitchStep.DONE, SwitchStep.RESTORED):  # the proof of the last step says it
-        words = describe_step(one.step, course, is_done=one.ended is not None)
+        words = describe_step(one.step, progress, is_done=one.ended is not None)
         told = (
             told
             if told and one.step in _FINAL_STEPS
@@ -289,20 +295,22 @@ def _render_step(
     rows: list[TextRow] = []
     for words, kind in told:
         rows += wrap_text(words, columns, kind, head=make_row(" " * hang) if rows else head)
-    return rows + (_render_live_progress(course, scene, columns) if goes_on else [])
+    return rows + (_render_live_progress(progress, scene, columns) if goes_on else [])
 
 
-def _render_live_progress(course: SwitchProgress, scene: SwitchScreenModel, columns: int) -> list[TextRow]:
+def _render_live_progress(progress: SwitchProgress, scene: SwitchScreenModel, columns: int) -> list[TextRow]:
     """Return the progress of the instances that this step stops or starts, on each Spark."""
-    old = () if course.plan is None else course.plan.stops
+    old = () if progress.plan is None else progress.plan.stops
     rows: list[TextRow] = []
     space = DrawArea(max(24, columns - _HANG_COLUMNS))
     for name, seen in scene.glances.items():
         for one in seen.view.instances:
             stops = one.phase is Phase.STOPPING
-            is_new = course.current_step is SwitchStep.STARTING and one.name in _list_new_names(course) and not stops
-            is_old = course.current_step is SwitchStep.RESTORING and one.name != course.instance and not stops
-            goes = course.current_step is SwitchStep.STOPPING and stops and (not old or one.name in old)
+            is_new = (
+                progress.current_step is SwitchStep.STARTING and one.name in _list_new_names(progress) and not stops
+            )
+            is_old = progress.current_step is SwitchStep.RESTORING and one.name != progress.instance and not stops
+            goes = progress.current_step is SwitchStep.STOPPING and stops and (not old or one.name in old)
             if one.ours and one.phase in TRANSITION_PHASES and (is_new or is_old or goes):
                 rows.append(make_row(" " * _HANG_COLUMNS, sanitize_span(f"{one.name} on {name}", TextStyle.LABEL)))
                 rows += [
@@ -313,9 +321,9 @@ def _render_live_progress(course: SwitchProgress, scene: SwitchScreenModel, colu
     return rows
 
 
-def _list_new_names(course: SwitchProgress) -> tuple[str, ...]:
+def _list_new_names(progress: SwitchProgress) -> tuple[str, ...]:
     """Return the instances that a switch starts: what the new one needs, and the new one."""
-    return (*course.needs, course.instance)
+    return (*progress.needs, progress.instance)
 
 
 def _choose_step_symbol(one: Taken, *, goes_on: bool, is_asked: bool) -> tuple[str, TextStyle]:
@@ -329,9 +337,9 @@ def _choose_step_symbol(one: Taken, *, goes_on: bool, is_asked: bool) -> tuple[s
     return "✓", TextStyle.GOOD
 
 
-def _list_pending_steps(course: SwitchProgress) -> Sequence[SwitchStep]:
-    step = course.current_step
-    if course.is_only_start:
+def _list_pending_steps(progress: SwitchProgress) -> Sequence[SwitchStep]:
+    step = progress.current_step
+    if progress.is_only_start:
         return ()
     if step is None:
         return SWITCH_STEPS
@@ -339,24 +347,26 @@ def _list_pending_steps(course: SwitchProgress) -> Sequence[SwitchStep]:
     return list(dropwhile(lambda each: each is not step, way))[1:]
 
 
-def _render_pending_step(step: SwitchStep, course: SwitchProgress) -> TextRow:
-    return make_row(Span(f"· {'':5}  {describe_step(step, course)}", TextStyle.STALE))
+def _render_pending_step(step: SwitchStep, progress: SwitchProgress) -> TextRow:
+    return make_row(Span(f"· {'':5}  {describe_step(step, progress)}", TextStyle.STALE))
 
 
 # --- its end -----------------------------------------------------------------------------------------------------------
 
 
-def _render_result(course: SwitchProgress, end: CommandEnded, scene: SwitchScreenModel, columns: int) -> list[TextRow]:
+def _render_result(
+    progress: SwitchProgress, end: CommandEnded, scene: SwitchScreenModel, columns: int
+) -> list[TextRow]:
     """Return how the switch ended: ready, or why not, and the state of the previous models."""
     if end.outcome in (Outcome.READY, Outcome.DONE):
         words, tone = describe_command_result("switch", end, [end.node] if end.node else [], ())
         rows = render_sentences(words, columns, "", tone)
         return [*rows, make_row(Span(f"{format_duration(end.seconds)} in all", TextStyle.LABEL))]
     bad = get_state_symbol(Phase.FAILED)
-    rows = _render_rollback(course, scene, columns)
+    rows = _render_rollback(progress, scene, columns)
     has_story = end.verdict is not None
     if end.verdict is not None:
-        who = end.instance or course.instance
+        who = end.instance or progress.instance
         rows += render_sentences(f"{who} failed: {end.verdict.summary}", columns, bad, TextStyle.BAD)
         for proof in end.verdict.evidence[:1]:
             told = render_sentences(f"{proof.location}: {proof.text}", columns, " ", TextStyle.VALUE)
@@ -364,7 +374,7 @@ def _render_result(course: SwitchProgress, end: CommandEnded, scene: SwitchScree
             if len(told) > _MAX_PROOF_LINES:
                 rows[-1] = (*rows[-1], Span(" …", TextStyle.LABEL))
         rows += render_hints(end.verdict.remedy, columns)
-    if end.message is not None and not (has_story and course.current_step is SwitchStep.RESTORED):
+    if end.message is not None and not (has_story and progress.current_step is SwitchStep.RESTORED):
         rows += render_sentences(
             end.message, columns, " " if has_story else bad, TextStyle.ATTENTION if rows else TextStyle.BAD
         )
@@ -372,28 +382,31 @@ def _render_result(course: SwitchProgress, end: CommandEnded, scene: SwitchScree
     return rows or render_sentences(f"{end.outcome} after {format_duration(end.seconds)}", columns, bad, TextStyle.BAD)
 
 
-def _render_rollback(course: SwitchProgress, scene: SwitchScreenModel, columns: int) -> list[TextRow]:
+def _render_rollback(progress: SwitchProgress, scene: SwitchScreenModel, columns: int) -> list[TextRow]:
     """Return that the previous models serve again, with the proof; this is what an owner wants to know first."""
-    restored = next((one for one in course.steps if one.step is SwitchStep.RESTORED), None)
+    restored = next((one for one in progress.steps if one.step is SwitchStep.RESTORED), None)
     if restored is None:
         return []
-    old = describe_step(SwitchStep.RESTORED, course, is_done=True)
+    old = describe_step(SwitchStep.RESTORED, progress, is_done=True)
     proofs = "; ".join(one.text for one in restored.proofs)
     said = proofs if proofs.startswith(old) else f"{old}: {proofs}" if proofs else old
     return render_sentences(said, columns, get_state_symbol(Phase.READY), TextStyle.GOOD)
 
 
-def render_switch_progress_line(course: SwitchProgress, now: float, key: str | None) -> TextRow:
+def render_switch_progress_line(progress: SwitchProgress, now: float, key: str | None) -> TextRow:
     """Return the progress of a running switch; ``key`` shows its screen."""
-    step = course.current_step
-    tone = TextStyle.BAD if course.is_rolling_back else TextStyle.ATTENTION
-    words = "beginning" if step is None else describe_step(step, course)
-    which = "" if course.is_only_start else _format_step_number(step)
+    step = progress.current_step
+    tone = TextStyle.BAD if progress.is_rolling_back else TextStyle.ATTENTION
+    words = "beginning" if step is None else describe_step(step, progress)
+    which = "" if progress.is_only_start else _format_step_number(step)
     shows = () if key is None else (Span(f"   {key}", TextStyle.KEY), Span(" shows it", TextStyle.LABEL))
     return make_row(
-        Span(f"{get_state_symbol(Phase.STARTING)} ", tone), sanitize_span(f"switch to {course.instance}", TextStyle.STRONG),
-        sanitize_span(f"{which} · {format_clock(max(0.0, now - course.began))}", tone), sanitize_span(f"   {words}", tone), *shows,
-    )  # fmt: skip
+        Span(f"{get_state_symbol(Phase.STARTING)} ", tone),
+        sanitize_span(f"switch to {progress.instance}", TextStyle.STRONG),
+        sanitize_span(f"{which} · {format_clock(max(0.0, now - progress.began))}", tone),
+        sanitize_span(f"   {words}", tone),
+        *shows,
+    )
 
 
 def _format_step_number(step: SwitchStep | None) -> str:
@@ -401,7 +414,7 @@ def _format_step_number(step: SwitchStep | None) -> str:
 
 
 def render_unfinished_switch(
-    words: str, keys: tuple[tuple[str, str], ...], *, is_held: bool, columns: int = 80
+    words: str, keys: tuple[tuple[str, str], ...], *, is_held: bool, columns: int
 ) -> tuple[TextRow, ...]:
     """Return the rows about a switch that another operator runs or that was interrupted: ``words`` say who, which
     step, since when; ``keys`` are the actions with their labels. Rows are wrapped to ``columns``."""

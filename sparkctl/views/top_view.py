@@ -39,7 +39,7 @@ _EXCESS_RATIO = 1.1  # factor of the expected memory
 
 
 def format_instance_block(
-    one: InstanceView, view: NodeTelemetryView, width: int | None, explain: bool = False, brief: bool = False
+    one: InstanceView, view: NodeTelemetryView, width: int | None, explain: bool, brief: bool
 ) -> list[str]:
     """Return the lines under an instance's row; in ``brief`` without latencies, and memory only if unexpected.
 
@@ -223,9 +223,13 @@ def _format_omitted(missing: Sequence[tuple[str, str]], width: int | None) -> li
     """Return the line that names what was left out, "" if nothing was."""
     whats = {what.split()[0] for _, what in missing}
     words = {
-        "try": "remedies", "proof": "evidence", "instances": "details of instances", "CPU": "CPU", "links": "links",
+        "try": "remedies",
+        "proof": "evidence",
+        "instances": "details of instances",
+        "CPU": "CPU",
+        "links": "links",
         "disks": "healthy disks",
-    }  # fmt: skip
+    }
     named = [word for what, word in words.items() if what in whats]
     return wrap_line(f"(left out: {', '.join(named)}; {_TALLER_WINDOW_TEXT})", width, 1) if named else []
 

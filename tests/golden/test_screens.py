@@ -106,8 +106,8 @@ def make_panel(scene: Scene, state: Path) -> PanelApp:
     """Return a panel that plays a recording up to the scene's moment, and knows the command line."""
     events, clock = cut_recording(scene), FrozenClock()
 
-    def make_context(asker: Prompter) -> CommandContext:
-        return CommandContext(history=OperationHistory(state), operator="milo@desk", asker=asker, clock=clock)
+    def make_context(prompter: Prompter) -> CommandContext:
+        return CommandContext(history=OperationHistory(state), operator="milo@desk", prompter=prompter, clock=clock)
 
     return PanelApp(
         PanelOptions(

@@ -32,13 +32,13 @@ def pair(clean_nodes: Lab) -> Iterator[tuple[LabNode, LabNode]]:
     one, two = clean_nodes.nodes["spark1"], clean_nodes.nodes["spark2"]
     for node in (one, two):
         node.sh("rm", "-rf", MODEL, CACHE, "/home/milo/.local")
-        node.docker("rmi", "-f", IMAGE, check=False)
+        node.remove_images(IMAGE)
     run_as_milo(one, f"mkdir -p {MODEL}; head -c 20000000 /dev/urandom >{MODEL}/model-00001-of-00002.safetensors; "
                  f"head -c 5000001 /dev/urandom >{MODEL}/model-00002-of-00002.safetensors; echo '{{}}' >{MODEL}/config.json")  # fmt: skip
     yield one, two
     for node in (one, two):
         node.sh("rm", "-rf", MODEL, CACHE)
-        node.docker("rmi", "-f", IMAGE, check=False)
+        node.remove_images(IMAGE)
         run("tc", "-n", get_namespace_name(node.name), "qdisc", "del", "dev", FABRIC, "root", check=False)
 
 
@@ -62,7 +62,7 @@ def load_image(node: LabNode, size: int = 3_000_000, name: str = IMAGE) -> None:
 
 
 def read_image_id(node: LabNode) -> str:
-    return node.docker("images", "-q", "--no-trunc", IMAGE)
+    return node.find_image(IMAGE)
 
 
 def list_transfers(ran: Ran) -> list[dict[str, Any]]:
@@ -245,9 +245,9 @@ def other_images(pair: tuple[LabNode, LabNode]) -> Iterator[str]:
     for node in pair:
         load_image(node, 100_000, OTHER)
     one.docker("tag", OTHER, EXTRA)
-    yield two.docker("images", "-q", "--no-trunc", OTHER)
+    yield two.find_image(OTHER)
     for node in pair:
-        node.docker("rmi", "-f", OTHER, EXTRA, check=False)
+        node.remove_images(OTHER, EXTRA)
 
 
 def test_a_source_that_sends_more_than_the_wanted_image_changes_no_name(
@@ -265,8 +265,8 @@ def test_a_source_that_sends_more_than_the_wanted_image_changes_no_name(
         run_as_milo(one, "rm -rf ~/bin ~/.bashrc")
     assert_ended(refused, 1, "failed")
     assert f"spark1 sent more than the image {IMAGE}: {EXTRA}, {OTHER}" in refused.result["message"]
-    assert two.docker("images", "-q", "--no-trunc", OTHER) == other_images
-    assert two.docker("images", "-q", EXTRA) == ""
+    assert two.find_image(OTHER) == other_images
+    assert two.find_image(EXTRA) == ""
     assert read_image_id(two) == ""
     assert_ended(sparkctl("sync", name, *TO, "--image-only", "--json"), 0, "done")
 
@@ -283,7 +283,7 @@ def test_a_name_that_somebody_gives_on_the_target_meanwhile_stays(
     time.sleep(1.0)
     two.docker("tag", OTHER, EXTRA)
     assert_ended(running.end(60), 0, "done")
-    assert two.docker("images", "-q", "--no-trunc", EXTRA) == other_images
+    assert two.find_image(EXTRA) == other_images
     assert read_image_id(one) == read_image_id(two)
 
 

@@ -41,17 +41,17 @@ def registry(spark1: LabNode) -> Iterator[Registry]:
     opened = Registry(spark1)
     yield opened
     opened.close()
-    spark1.docker("rmi", "-f", PUBLISHED, check=False)
+    spark1.remove_images(PUBLISHED)
     spark1.sh("rm", "-rf", "/tmp/registry", "/tmp/registry.yml", "/home/milo/.docker")
 
 
 def publish_small_image(node: LabNode, *options: str) -> str:
     """Push an image of a few bytes as PUBLISHED, remove it from the node and return its id."""
     node.sh("sh", "-c", f"echo engine >/tmp/blob && tar c -C /tmp blob | docker import - {PUBLISHED}; rm /tmp/blob")
-    made = node.docker("images", "-q", "--no-trunc", PUBLISHED)
+    made = node.find_image(PUBLISHED)
     node.docker(*options, "push", PUBLISHED)
     node.docker("rmi", PUBLISHED)
-    assert not node.docker("images", "-q", PUBLISHED)
+    assert not node.find_image(PUBLISHED)
     return made
 
 
@@ -71,7 +71,7 @@ def test_an_image_comes_from_its_registry(registry: Registry, spark1: LabNode, s
     assert refused.result["hint"] == f"sparkctl up {name} --node spark1 --pull"
     pulled = sparkctl("pull", name, "--node", "spark1", "--image-only", "--json")
     assert_ended(pulled, 0, "done")
-    assert spark1.docker("images", "-q", "--no-trunc", PUBLISHED) == published
+    assert spark1.find_image(PUBLISHED) == published
     again = sparkctl("pull", name, "--node", "spark1", "--image-only", "--json")
     assert "nothing to get" in again.result["message"]
 
@@ -95,7 +95,7 @@ def test_the_progress_of_an_image_is_its_bytes(registry: Registry, spark1: LabNo
         assert (share["instance"], share["received"]) == (image, lacking["size"])
         assert share["image_digest"] in spark1.docker("inspect", "--format", "{{.RepoDigests}}", image)
     finally:
-        spark1.docker("rmi", "-f", image, check=False)
+        spark1.remove_images(image)
 
 
 def test_an_image_that_breaks_off_in_the_middle_is_not_there_and_a_lost_registry_costs_no_byte_twice(
@@ -124,7 +124,7 @@ def test_an_image_that_breaks_off_in_the_middle_is_not_there_and_a_lost_registry
         cut = running.end()
         assert_ended(cut, 130, "interrupted")
         assert cut.result["message"] == "interrupted; Docker keeps an image when it is whole"
-        assert not spark1.docker("images", "-q", image)
+        assert not spark1.find_image(image)
         before_it = count_loopback_bytes(spark1)
         whole = sparkctl.start(*pull)
         whole.await_text(r'"done": ?[2-7]\d{6}\b')
@@ -136,7 +136,7 @@ def test_an_image_that_breaks_off_in_the_middle_is_not_there_and_a_lost_registry
     finally:
         spark1.sh("tc", "qdisc", "del", "dev", "lo", "root")
         spark1.sh("rm", "-rf", "/tmp/parts")
-        spark1.docker("rmi", "-f", image, base, check=False)
+        spark1.remove_images(image, base)
         if again is not None:
             again.close()
     moved = [one for one in map(json.loads, whole.so_far().out.splitlines()) if one["event"] == "moved"]
@@ -166,13 +166,13 @@ def test_a_disk_that_the_image_fills_is_told_and_nothing_of_it_looks_whole(
         assert "no space left on device" in full.result["message"], full
         assert "docker system df" in full.result["hint"]
         assert any("may not hold" in one.get("message", "") for one in full.events)
-        assert not spark1.docker("images", "-q", image)
+        assert not spark1.find_image(image)
     finally:
         spark1.sh("mount", "-o", f"remount,size={size}k", place)
     try:
         assert_ended(sparkctl(*pull), 0, "done")
     finally:
-        spark1.docker("rmi", "-f", image, check=False)
+        spark1.remove_images(image)
 
 
 BUILT = "pull-lab/built:1"
@@ -199,7 +199,7 @@ def build_source(clean_nodes: Lab) -> Iterator[LabNode]:
     yield node
     node.sh("sh", "-c", "kill $(cat /tmp/gits/pid)")
     process.wait(20)
-    node.docker("rmi", "-f", BUILT, check=False)
+    node.remove_images(BUILT)
     node.sh("rm", "-rf", "/tmp/gits")
 
 
@@ -310,7 +310,7 @@ def test_the_login_of_the_nodes_user_counts_and_the_operators_with_login(
         assert login not in pulled.out + pulled.err
     finally:
         opened.close()
-        spark1.docker("rmi", "-f", PUBLISHED, check=False)
+        spark1.remove_images(PUBLISHED)
         spark1.sh("rm", "-rf", "/tmp/registry", "/tmp/docker-login", "/tmp/htpasswd", "/home/milo/.docker")
 
 
@@ -341,7 +341,7 @@ def client_image(lab: Lab, client_packages: bytes) -> Iterator[str]:
     """The name of an image on spark1 that has the Hub's client; no test changes it."""
     put_hub_client(lab.nodes["spark1"], CLIENT_IMAGE, client_packages)
     yield CLIENT_IMAGE
-    lab.nodes["spark1"].docker("rmi", "-f", CLIENT_IMAGE, check=False)
+    lab.nodes["spark1"].remove_images(CLIENT_IMAGE)
 
 
 @pytest.fixture
@@ -550,7 +550,7 @@ def test_the_node_itself_copies_where_the_image_has_no_python(prepared: LabNode,
         assert list_model(prepared) == ""
     finally:
         prepared.sh("rm", "-rf", source)
-        prepared.docker("rmi", "-f", bare, check=False)
+        prepared.remove_images(bare)
 
 
 def test_a_download_on_the_node_itself_is_found_again_and_ended(
@@ -625,7 +625,7 @@ def test_a_download_on_the_node_itself_is_found_again_and_ended(
         hub.pace.set()
         sparkctl("pull", name, "--node", "spark1", "--stop", "--json")
         prepared.sh("rm", "-rf", f"{home}/client", f"{home}/.local/bin/hf")
-        prepared.docker("rmi", "-f", bare, check=False)
+        prepared.remove_images(bare)
 
 
 def count_sent(hub: HubStandIn) -> dict[str, int]:

@@ -11,7 +11,7 @@ import pytest
 from sparkctl.node.setup_program import build_program, call, decode_report
 from tests.lab.bed.faults import Faults
 from tests.lab.bed.lab import Lab
-from tests.lab.bed.names import ADDRESSES, FABRIC, PASSWORD, USER
+from tests.lab.bed.names import FABRIC, PASSWORD, USER
 from tests.lab.bed.node import LabNode
 from tests.lab.bed.shell import await_true, run
 from tests.lab.support.sparkctl_process import Sparkctl
@@ -41,38 +41,35 @@ ip link set FABRIC "$state"
 """
 
 
+BARE = f"""
+mkdir -p /etc/netplan
+rm -rf {NETPLAN} /var/lib/sparkctl /run/sparkctl-cable {SUDOERS}
+cat >/usr/local/sbin/netplan
+chmod 755 /usr/local/sbin/netplan
+echo '{USER} ALL=(ALL) ALL' >/etc/sudoers.d/lab
+chmod 440 /etc/sudoers.d/lab
+ip addr flush dev {FABRIC}
+ip link set {FABRIC} mtu 1500
+"""
+AS_BEFORE = f"""
+[ ! -e /run/networkd.pid ] || kill $(cat /run/networkd.pid) || true
+rm -rf /etc/sudoers.d/lab {NETPLAN} /var/lib/sparkctl /run/lab/no-link /usr/local/sbin/netplan /run/networkd.pid /run/systemd/network
+cat >{SUDOERS}
+chmod 440 {SUDOERS}
+ip addr flush dev {FABRIC}
+ip link set {FABRIC} mtu 9000 up
+ip addr replace "$1/24" dev {FABRIC}
+"""
+
+
 @pytest.fixture
 def bare(clean_nodes: Lab) -> Iterator[Lab]:
     """Both nodes with a cable that has no addresses, sudo with a password, and netplan without systemd."""
-    for name, node in clean_nodes.nodes.items():
-        node.sh("mkdir", "-p", "/etc/netplan")
-        node.sh("rm", "-rf", NETPLAN, "/var/lib/sparkctl", "/run/sparkctl-cable", SUDOERS)
-        node.put("/usr/local/sbin/netplan", STAND_IN.replace("FABRIC", FABRIC))
-        node.sh("chmod", "755", "/usr/local/sbin/netplan")
-        node.put("/etc/sudoers.d/lab", f"{USER} ALL=(ALL) ALL\n")
-        node.sh("chmod", "440", "/etc/sudoers.d/lab")
-        node.sh("ip", "addr", "flush", "dev", FABRIC)
-        node.sh("ip", "link", "set", FABRIC, "mtu", "1500")
-        assert name in ADDRESSES
+    for node in clean_nodes.nodes.values():
+        node.sh("sh", "-ec", BARE, stdin=STAND_IN.replace("FABRIC", FABRIC))
     yield clean_nodes
-    for name, node in clean_nodes.nodes.items():
-        node.sh("sh", "-c", "[ ! -e /run/networkd.pid ] || kill $(cat /run/networkd.pid)", check=False)
-        node.sh(
-            "rm",
-            "-rf",
-            "/etc/sudoers.d/lab",
-            NETPLAN,
-            "/var/lib/sparkctl",
-            "/run/lab/no-link",
-            "/usr/local/sbin/netplan",
-            "/run/networkd.pid",
-            "/run/systemd/network",
-        )
-        node.put(SUDOERS, LINE)
-        node.sh("chmod", "440", SUDOERS)
-        node.sh("ip", "addr", "flush", "dev", FABRIC)
-        node.sh("ip", "link", "set", FABRIC, "mtu", "9000", "up")
-        node.sh("ip", "addr", "replace", f"{ADDRESSES[name][1]}/24", "dev", FABRIC)
+    for node in clean_nodes.nodes.values():
+        node.sh("sh", "-ec", AS_BEFORE, "sh", node.fabric_address, stdin=LINE)
 
 
 def read_state(node: LabNode) -> tuple[str, ...]:

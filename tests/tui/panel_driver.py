@@ -32,8 +32,8 @@ _LOOK_SECONDS = 0.02  # between two looks; `Pilot.pause` would send a message to
 
 
 def build_panel_options(nodes: tuple[Node, ...], state: Path, **more: Any) -> PanelOptions:
-    def context(asker: Prompter) -> CommandContext:
-        return CommandContext(history=OperationHistory(state), operator="tester", asker=asker)
+    def context(prompter: Prompter) -> CommandContext:
+        return CommandContext(history=OperationHistory(state), operator="tester", prompter=prompter)
 
     return PanelOptions(nodes=nodes, make_context=context, **more)
 

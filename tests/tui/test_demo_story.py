@@ -25,8 +25,8 @@ FASTER = 12.0
 
 
 def build_story_options(sparks: SimulatedSparks, clock: SimClock, state: Path) -> PanelOptions:
-    def context(asker: Prompter) -> CommandContext:
-        return CommandContext(history=OperationHistory(state), operator="milo@desk", asker=asker, clock=clock)
+    def context(prompter: Prompter) -> CommandContext:
+        return CommandContext(history=OperationHistory(state), operator="milo@desk", prompter=prompter, clock=clock)
 
     nodes = load_config(sparks.config_path).nodes
     return PanelOptions(

@@ -102,7 +102,7 @@ async def test_keys_wait_for_a_log_that_is_being_opened(
         else:
             type_at_once(pilot, "l", "/wMTPx\r")
         await wait_until_true(
-            pilot, lambda: isinstance(view := pilot.app.focused, LogView) and view.sight.sought == "wMTPx"
+            pilot, lambda: isinstance(view := pilot.app.focused, LogView) and view.filter.sought == "wMTPx"
         )
         (view,) = pilot.app.screen.query(LogView)
         assert not view.state.is_wrapped, "w was a letter, not a key"
@@ -197,7 +197,7 @@ async def test_a_filter_and_a_pattern_take_all_that_is_typed(tmp_path: Path, mon
         await wait_for_text(pilot, "› log")
         await pilot.pause(0.5)
         type_at_once(pilot, "/loaded\r")
-        await wait_until_true(pilot, lambda: pilot.app.screen.query_one(LogView).sight.sought == "loaded")
+        await wait_until_true(pilot, lambda: pilot.app.screen.query_one(LogView).filter.sought == "loaded")
 
 
 async def test_the_palette_takes_what_is_typed_behind_its_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -337,14 +337,18 @@ def list_command(as_json: bool) -> int:
 @bench_command.command("show")
 @click.argument("number", type=click.IntRange(1), metavar="NO")
 @click.option(
-    "--as", "form", type=click.Choice(["table", "llama-benchy"]), default="table", metavar="FORM",
+    "--as",
+    "form",
+    type=click.Choice(["table", "llama-benchy"]),
+    default="table",
+    metavar="FORM",
     help="table (default), or llama-benchy: the document that leaderboards read.",
-)  # fmt: skip
+)
 @wide_document_option
 @_plot_option
 @_png_option
 @_svg_option
-def show_command(number: int, form: str, as_json: bool, plot: bool, png: Path | None, svg: Path | None) -> int:  # fmt: skip
+def show_command(number: int, form: str, as_json: bool, plot: bool, png: Path | None, svg: Path | None) -> int:
     """Show benchmark NO: its cells, and what the Spark did meanwhile; with -o wide also steps, bandwidth and temperature.
 
     \b
@@ -396,9 +400,13 @@ def _show_pictures(runs: Sequence[BenchRun], plot: bool, png: Path | None, svg: 
 @click.argument("before", required=False, metavar="[A]")
 @click.argument("after", required=False, metavar="[B]")
 @click.option(
-    "--as", "form", type=click.Choice(["table", "markdown", "csv", "json"]), default="table", metavar="FORM",
+    "--as",
+    "form",
+    type=click.Choice(["table", "markdown", "csv", "json"]),
+    default="table",
+    metavar="FORM",
     help="table (default), markdown for a forum, csv, or json: both runs in llama-benchy's schema.",
-)  # fmt: skip
+)
 @click.option(
     "-o",
     "--output",
@@ -411,7 +419,7 @@ def _show_pictures(runs: Sequence[BenchRun], plot: bool, png: Path | None, svg: 
 @_svg_option
 def compare_command(
     before: str | None, after: str | None, form: str, output: str | None, plot: bool, png: Path | None, svg: Path | None
-) -> int:  # fmt: skip
+) -> int:
     """Show benchmarks A and B side by side, cell by cell, and what differed in their set-ups.
 
     \b

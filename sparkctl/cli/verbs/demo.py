@@ -232,8 +232,11 @@ def _open_demo_panel(scenario: str | None, speed: float, *, readonly: bool) -> i
 
     clock, taken = SimClock(elastic=True), dict[str, None]()
     pace = {
-        "speed": 1 / DEMO_SPEED, "clock": clock, "busy_rate": TIME_FACTOR * speed, "report_taken_port": taken.setdefault,
-    }  # fmt: skip
+        "speed": 1 / DEMO_SPEED,
+        "clock": clock,
+        "busy_rate": TIME_FACTOR * speed,
+        "report_taken_port": taken.setdefault,
+    }
     shown = scenario or (_BUSY_SCENARIO if readonly else "story")
     with _temporary_home(shown, **pace) as home:
         seed_start_history(home / "state", shown)

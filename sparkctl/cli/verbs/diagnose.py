@@ -33,9 +33,12 @@ def _complete_log_source(ctx: click.Context, param: click.Parameter, incomplete:
 @click.command("diagnose", short_help="Read a log and explain why the engine failed.")
 @click.argument("log", required=False, metavar="[FILE|-|INSTANCE]", shell_complete=_complete_log_source)
 @click.option(
-    "--engine", type=click.Choice(["auto", *engine_names()]), default="auto", show_default=True,
+    "--engine",
+    type=click.Choice(["auto", *engine_names()]),
+    default="auto",
+    show_default=True,
     help="The engine that wrote the log; auto detects it.",
-)  # fmt: skip
+)
 @node_option(many=True)
 @click.option("--causes", is_flag=True, help="List the causes that a verdict can have, and what each means.")
 @click.option(

@@ -29,9 +29,12 @@ _FINDING_INDENT = 18  # below the words of a finding
 @click.command("doctor", cls=RequestCommand, short_help="Check the nodes and show the command that fixes each problem.")
 @node_option(many=True)
 @click.option(
-    "--collect", is_flag=False, flag_value="", metavar="[FILE]",
+    "--collect",
+    is_flag=False,
+    flag_value="",
+    metavar="[FILE]",
     help="Write all raw readings of the nodes to FILE (tar.gz) instead; secrets are masked.",
-)  # fmt: skip
+)
 @click.option(
     "--fabric",
     is_flag=True,

@@ -159,7 +159,11 @@ def free_command(
     if taken := [one for one in nodes if is_profile(one) and not is_configured_node(one)]:
         raise InvalidInput(f"{taken[0]} is a profile, and free takes a node", f"sparkctl down {taken[0]}")
     request = StopInstance(
-        instance=None, nodes=select_configured_nodes((*nodes, *node)), grace=grace, everywhere=list_nodes(), frees=True,
+        instance=None,
+        nodes=select_configured_nodes((*nodes, *node)),
+        grace=grace,
+        everywhere=list_nodes(),
+        frees=True,
         dry_run=dry_run,
-    )  # fmt: skip
+    )
     return PreparedVerb(request=request)

@@ -150,7 +150,7 @@ def format_page(lines: Sequence[str], columns: int) -> list[str]:
     return found
 
 
-def _fill_text(text: str, columns: int, first: str = "", later: str = "") -> list[str]:
+def _fill_text(text: str, columns: int, first: str, later: str) -> list[str]:
     """Return rows of whole words, of which a quoted command is one: ``first`` begins the first row, ``later`` the others."""
     rows = fill_words(_WORD.findall(text), columns - len(later))
     return [f"{later if number else first}{row}" for number, row in enumerate(rows)]
@@ -250,10 +250,13 @@ def format_man_page(context: click.Context) -> str:
     synopsis = " ".join([context.command_path, *command.collect_usage_pieces(context)])
     lines = [
         f'.TH "{name.upper()}" "1" "" "sparkctl" "sparkctl"',
-        ".SH NAME", rf"{_escape(name)} \- {_escape(' '.join(about.split()))}",
-        ".SH SYNOPSIS", rf"\fB{_escape(synopsis)}\fR",
-        ".SH DESCRIPTION", *_format_text(command.help or ""),
-    ]  # fmt: skip
+        ".SH NAME",
+        rf"{_escape(name)} \- {_escape(' '.join(about.split()))}",
+        ".SH SYNOPSIS",
+        rf"\fB{_escape(synopsis)}\fR",
+        ".SH DESCRIPTION",
+        *_format_text(command.help or ""),
+    ]
     records = (one.get_help_record(context) for one in command.get_params(context))
     options = [row for row in records if row is not None and row[1]]
     if options:

@@ -95,9 +95,13 @@ def guard_status_command(node: tuple[str, ...], as_json: bool) -> int:
 )
 @json_option
 def guard_arm_command(
-    instance: str | None, node: tuple[str, ...], floor: int | None, limit: float | None, foreign: tuple[str, ...],
+    instance: str | None,
+    node: tuple[str, ...],
+    floor: int | None,
+    limit: float | None,
+    foreign: tuple[str, ...],
     as_json: bool,
-) -> int:  # fmt: skip
+) -> int:
     """Guard INSTANCE, or every running instance that sparkctl started.
 
     \b

@@ -80,9 +80,13 @@ _REFUSED_RETRY_SECONDS = 600.0  # seconds; often enough after a login is fixed, 
 @click.command("metrics", short_help="Print nodes and instances as Prometheus metrics, or serve them.")
 @node_option(many=True)
 @click.option(
-    "--serve", type=click.IntRange(0, 65535), is_flag=False, flag_value=DEFAULT_PORT, metavar="[PORT]",
+    "--serve",
+    type=click.IntRange(0, 65535),
+    is_flag=False,
+    flag_value=DEFAULT_PORT,
+    metavar="[PORT]",
     help=f"Serve them on {_LOOPBACK} until Ctrl-C ({DEFAULT_PORT} unless you name a port; 0 takes a free one).",
-)  # fmt: skip
+)
 def metrics_command(node: tuple[str, ...], serve: int | None) -> int:
     """Print metrics of every node and instance as Prometheus text. A value that is not known has no series.
 

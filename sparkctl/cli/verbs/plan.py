@@ -45,7 +45,7 @@ from sparkctl.views.text.styled_text import Span, TextRow, TextStyle
 class EstimatePrinter(TextPrinter):
     """Prints the answer and the calculation on stdout, warnings and errors on stderr."""
 
-    def __init__(self, profile: Profile, assumed: str | None = None, obstacle: str | None = None) -> None:
+    def __init__(self, profile: Profile, assumed: str | None, obstacle: str | None) -> None:
         super().__init__()
         self._assumed = assumed
         self._obstacle = obstacle  # why `up` refuses it, however much memory there is
@@ -157,7 +157,7 @@ def _choose_style(fit: MemoryFit) -> TextStyle:
 class EstimateJsonPrinter:
     """Prints everything at the end, as one document: ``{"schema": 1, "profile": ..., "nodes": [...], "warnings": [...]}``."""
 
-    def __init__(self, profile: Profile, assumed: str | None = None) -> None:
+    def __init__(self, profile: Profile, assumed: str | None) -> None:
         self._profile, self._assumed = profile, assumed
         self._judged: list[MemoryFitEvaluated] = []
         self._warnings: list[WarningEmitted] = []
@@ -188,9 +188,13 @@ class EstimateJsonPrinter:
         needs = [one for one in entries if one["profile"] != self._profile.name]
         fits = [one.fit for one in self._judged if one.fit.profile == self._profile.name]
         whole = {
-            "schema": 1, "profile": self._profile.name, "exit_code": event.exit_code, "sparks": max(one.sparks for one in fits),
-            "together": format_group_answer(fits), "reference": to_json_data(self._profile.reference),
-        }  # fmt: skip
+            "schema": 1,
+            "profile": self._profile.name,
+            "exit_code": event.exit_code,
+            "sparks": max(one.sparks for one in fits),
+            "together": format_group_answer(fits),
+            "reference": to_json_data(self._profile.reference),
+        }
         if event.message is not None:
             whole["message"] = event.message
         if self._assumed is not None:

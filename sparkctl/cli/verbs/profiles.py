@@ -222,8 +222,10 @@ def _refuse_base(library: ProfileLibrary, name: str) -> None:
         if one != name and extends is not None and extends.item.raw == name:
             heirs.append(one)
     if heirs:
-        raise InvalidInput(f"{', '.join(heirs)} extend {name}" if len(heirs) > 1 else f"{heirs[0]} extends {name}",
-                           f"sparkctl profiles edit {heirs[0]}")  # fmt: skip
+        raise InvalidInput(
+            f"{', '.join(heirs)} extend {name}" if len(heirs) > 1 else f"{heirs[0]} extends {name}",
+            f"sparkctl profiles edit {heirs[0]}",
+        )
 
 
 def _write_new_file(path: Path, content: str | bytes) -> None:

@@ -34,9 +34,11 @@ if TYPE_CHECKING:
     "--stop", is_flag=True, help="Stop the downloads of this model that are running there; what has arrived is kept."
 )
 @click.option(
-    "--login", "own_login", is_flag=True,
+    "--login",
+    "own_login",
+    is_flag=True,
     help="Use this computer's registry login for this download; it is not stored on the node.",
-)  # fmt: skip
+)
 @click.option(
     "--from-cache",
     "from_cache",

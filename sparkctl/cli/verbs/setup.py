@@ -32,9 +32,13 @@ _NAME_RULE = "letters, digits, dot, dash and underscore"
 
 @click.command("init", short_help="Ask for each Spark's address, test it, write the config.")
 @click.option(
-    "-n", "--node", "entries", multiple=True, metavar="NAME=[USER@]HOST[:PORT]",
+    "-n",
+    "--node",
+    "entries",
+    multiple=True,
+    metavar="NAME=[USER@]HOST[:PORT]",
     help="Add a node without a question (repeatable); HOST may be an alias of ~/.ssh/config, or `local`.",
-)  # fmt: skip
+)
 @click.option("--identity", metavar="FILE", help="Private key for all nodes given by --node.")
 @click.option("--models", metavar="DIR", help="Directory of the models on the nodes, e.g. /home/milo/models.")
 @click.option("--no-test", is_flag=True, help="Write the config without connecting to the nodes.")
@@ -155,7 +159,7 @@ async def _ask_for_key(node: Node) -> Node | None:
     if not password:
         return None
     try:
-        await install_public_key(node, public, password, create_context().asker)
+        await install_public_key(node, public, password, create_context().prompter)
     except SparkctlError as error:
         stderr.print_warning(node.name, error.message, error.hint)
         return None
@@ -271,13 +275,18 @@ def _parse_cable_timeout(ctx: click.Context, param: click.Parameter, value: str 
 @click.option("--undo", is_flag=True, help="Put back what was there before, byte for byte.")
 @click.option("--yes", is_flag=True, help="Make the changes without asking.")
 @click.option(
-    "--cable-timeout", callback=_parse_cable_timeout, metavar="TIME",
+    "--cable-timeout",
+    callback=_parse_cable_timeout,
+    metavar="TIME",
     help="How long the cable may take to come up before the old settings return (60s).",
-)  # fmt: skip
+)
 @click.option(
-    "--for", "profile", metavar="PROFILE", shell_complete=complete_profiles,
+    "--for",
+    "profile",
+    metavar="PROFILE",
+    shell_complete=complete_profiles,
     help="Also set up SSH between the Sparks, if this profile needs it.",
-)  # fmt: skip
+)
 @json_option
 def setup_command(
     nodes: tuple[str, ...],
@@ -308,10 +317,14 @@ def setup_command(
         raise click.UsageError("--undo undoes everything: leave out --for", click.get_current_context())
     chosen = select_configured_nodes(nodes)
     request = SetUpNodes(
-        nodes=chosen, ssh_profile=_check_ssh_profile(profile, chosen), names_nodes=bool(nodes),
-        dry_run=dry_run, undo=undo, is_confirmed=yes,
+        nodes=chosen,
+        ssh_profile=_check_ssh_profile(profile, chosen),
+        names_nodes=bool(nodes),
+        dry_run=dry_run,
+        undo=undo,
+        is_confirmed=yes,
         cable_limit=cable_timeout or CABLE_LIMIT_SECONDS,
-    )  # fmt: skip
+    )
     return PreparedVerb(request=request, printer=lambda: create_setup_printer(plan_only=dry_run))
 
 

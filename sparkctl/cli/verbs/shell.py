@@ -245,9 +245,10 @@ def _warn_of_default(served: Sequence[ServedEndpoint], default: ServedEndpoint |
     if default is None:
         names = ", ".join(f"{one.instance} on {one.node}" for one in served)
         stderr.print_warning(
-            None, f"no default endpoint is set: only engines that sparkctl did not start answer ({names})",
+            None,
+            f"no default endpoint is set: only engines that sparkctl did not start answer ({names})",
             "use the variables that begin with the name of one, or try again when every node answers",
-        )  # fmt: skip
+        )
     elif not default.ours:
         stderr.print_warning(
             default.node, f"the default endpoint is {default.instance}, which sparkctl did not start", None
@@ -284,19 +285,28 @@ def check_command(instance: str, node: tuple[str, ...], basic: bool, strict: boo
 @click.argument("text", nargs=-1, required=True)
 @node_option(many=True)
 @click.option(
-    "--instance", metavar="INSTANCE", shell_complete=complete_instances,
+    "--instance",
+    metavar="INSTANCE",
+    shell_complete=complete_instances,
     help="The speech server, where several run or its profile has no `probe: speech`.",
-)  # fmt: skip
+)
 @click.option("--voice", metavar="NAME", help="The voice (default: the server's own).")
 @click.option(
-    "--output", "-o", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+    "--output",
+    "-o",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
     help="Write the sound to this file. Without it, it goes to stdout, which must not be a terminal.",
-)  # fmt: skip
+)
 @click.pass_context
 def say_command(
-    ctx: click.Context, text: tuple[str, ...], node: tuple[str, ...], instance: str | None, voice: str | None,
+    ctx: click.Context,
+    text: tuple[str, ...],
+    node: tuple[str, ...],
+    instance: str | None,
+    voice: str | None,
     output: Path | None,
-) -> int:  # fmt: skip
+) -> int:
     """Speak TEXT with the speech server that runs on the nodes. The request goes over the SSH connection.
 
     \b

@@ -63,9 +63,12 @@ class TopPrinter:
 @click.option("--once", is_flag=True, help="Print once and exit.")
 @click.option("--no-stream", "is_single", is_flag=True, hidden=True, help="As --once, for hands that know Docker.")
 @click.option(
-    "-d", "--delay", type=click.FloatRange(0.5, 60.0), metavar="SECONDS",
+    "-d",
+    "--delay",
+    type=click.FloatRange(0.5, 60.0),
+    metavar="SECONDS",
     help="Take a sample every so many seconds: 0.5 to 60 (default 2).",
-)  # fmt: skip
+)
 @click.option("--plain", is_flag=True, help="Print again instead of repainting the screen.")
 @json_document_option
 @click.option(
@@ -75,9 +78,11 @@ class TopPrinter:
 )
 @record_options
 @click.option(
-    "--replay", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+    "--replay",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
     help="Show a recording; connects to no node. --once shows its end.",
-)  # fmt: skip
+)
 @click.option("--speed", type=click.FloatRange(min=0.01), metavar="N", help="Replay N times as fast.")
 @click.pass_context
 def top_command(
@@ -158,8 +163,12 @@ async def _print_top_once(
 
 
 async def _watch_top(
-    context: CommandContext, nodes: Sequence[Node], printer: TopPrinter, recording: EventRecorder | None, delay: float | None
-) -> int:  # fmt: skip
+    context: CommandContext,
+    nodes: Sequence[Node],
+    printer: TopPrinter,
+    recording: EventRecorder | None,
+    delay: float | None,
+) -> int:
     from sparkctl.monitor.sampler import INTERACTIVE_INTERVAL
     from sparkctl.monitor.watch_nodes import watch_load_views
 

@@ -33,9 +33,12 @@ if TYPE_CHECKING:
 @node_option(many=True, about=" (repeatable for a model over several Sparks; name the one that answers clients first)")
 @click.option("--dry-run", is_flag=True, help="Check the node and print the plan; change nothing.")
 @click.option(
-    "--format", "plan_format", type=click.Choice(["text", "docker", "json"]), show_default="text",
+    "--format",
+    "plan_format",
+    type=click.Choice(["text", "docker", "json"]),
+    show_default="text",
     help="The format of the plan of --dry-run; docker prints a docker run line.",
-)  # fmt: skip
+)
 @click.option(
     "--detach", "-d", is_flag=True, help="Return when the container runs; do not wait until the model is ready."
 )

@@ -110,9 +110,12 @@ class CellWatch:
         """Return the acceptance by the engine's own stats lines of the last seconds, None without any."""
         now = self._clock.unix_time() + self._ahead
         meter = LogMeter(
-            engine=self._engine, session=self._session, container=self._container, since=now - seconds,
+            engine=self._engine,
+            session=self._session,
+            container=self._container,
+            since=now - seconds,
             window=StatsLineWindow(seconds),
-        )  # fmt: skip
+        )
         with suppress(SparkctlError, TimeoutError):
             async with asyncio.timeout(_TIMEOUT_SECONDS):
                 await meter.read_log(tail=None)

@@ -106,10 +106,12 @@ class ChatStreamReader:
         if isinstance(self._drafts, dict) and self._drafts:
             drafts = {name: _get_count(self._drafts, own) for name, own in _METRICS_DRAFTS.items()}
         return StreamedAnswer(
-            tokens=_get_count(told, "completion_tokens"), ttft=None if first is None else first - self._began,
-            seconds=None if first is None or last is None else last - first, has_thought=self.has_thought,
+            tokens=_get_count(told, "completion_tokens"),
+            ttft=None if first is None else first - self._began,
+            seconds=None if first is None or last is None else last - first,
+            has_thought=self.has_thought,
             **drafts,
-        )  # fmt: skip
+        )
 
 
 def _get_count(told: Mapping[str, Any], name: str) -> int | None:

@@ -83,9 +83,13 @@ async def describe_generator(words: Sequence[str]) -> str:
     known = " ".join(Path(word).name for word in words)
     try:
         process = await asyncio.create_subprocess_exec(
-            *words, "--version", stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL, start_new_session=True,
-        )  # fmt: skip
+            *words,
+            "--version",
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+            start_new_session=True,
+        )
     except OSError:  # the first cell tells why
         return known
     try:

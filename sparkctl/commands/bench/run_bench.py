@@ -189,7 +189,7 @@ class BenchTarget:
     port: int
     engine: Engine
     served: ServedEndpoint
-    identity: NodeIdentity | None = None  # of its node, None where that could not be read
+    identity: NodeIdentity | None  # of its node, None where that could not be read
     version: str | None = None  # of the engine, as it tells it itself
 
     @property
@@ -236,9 +236,13 @@ def run_bench(ctx: CommandContext, request: RunBench) -> AsyncGenerator[Event, N
             run = stack.enter_context(keep_run(ctx, emit, store, run))
             reads = parse_decode_step_label(target.container.get_label(ContainerLabel.PER_STEP))
             watch = CellWatch(
-                target.session, target.engine, port=target.port, container=target.container.id,
-                headers=target.auth_headers, reads=build_decode_step_reads(reads),
-            )  # fmt: skip
+                target.session,
+                target.engine,
+                port=target.port,
+                container=target.container.id,
+                headers=target.auth_headers,
+                reads=build_decode_step_reads(reads),
+            )
             stack.push_async_callback(watch.aclose)
             watch.start()
             sweep = _CellSweep(ctx=ctx, emit=emit, store=store, target=target, generator=generator, watch=watch)
@@ -535,9 +539,13 @@ def _prepare_run(
         words = f"{request.instance} takes {setup.context} tokens in one request; left out: {', '.join(map(str, long))}"
         emit(WarningEmitted(ctx.clock.unix_time(), target.session.node.name, words))
     return BenchRun(
-        number=0, began=ctx.clock.unix_time(), instance=request.instance,
-        nodes=(target.session.node.name,), setup=setup, wanted=cells,
-    )  # fmt: skip
+        number=0,
+        began=ctx.clock.unix_time(),
+        instance=request.instance,
+        nodes=(target.session.node.name,),
+        setup=setup,
+        wanted=cells,
+    )
 
 
 def refuse_changed_setup(
@@ -610,9 +618,10 @@ async def _find_thinking(ctx: CommandContext, target: BenchTarget) -> bool | Non
     None where that is not known: a server without a parser for thoughts does not tell them apart.
     """
     body = {
-        "model": target.model.name if target.model else "default", "max_tokens": _THOUGHT_TOKENS,
+        "model": target.model.name if target.model else "default",
+        "max_tokens": _THOUGHT_TOKENS,
         "messages": [{"role": "user", "content": "What is the capital of France?"}],
-    }  # fmt: skip
+    }
     try:
         answer = await stream_chat(
             target.session.link, target.port, body, target.auth_headers, clock=ctx.clock, timeout=_READ_SECONDS
@@ -682,7 +691,7 @@ def choose_hint(run: BenchRun, left: int) -> str | None:
 
 def build_run_end(
     ctx: CommandContext, run: BenchRun, left: int, seconds: float, *, saved: str, kept: str, failure: str | None
-) -> CommandEnded:  # fmt: skip
+) -> CommandEnded:
     """Return how a benchmark ended of which so many parts are ``left``. ``saved`` and ``kept`` tell what is on disk of a whole one and of
     one that ended early; ``failure``: what failed in it.
     """
@@ -714,7 +723,7 @@ class RunBenches(Request):
 
     benches: tuple[RunBench, ...]
     nodes: Sequence[Node]
-    starts: tuple[StartInstance | None, ...] = ()
+    starts: tuple[StartInstance | None, ...]
     are_started: bool = False
     everywhere: Sequence[Node] = ()
     together: bool = False
@@ -815,7 +824,7 @@ class BenchSeries:
     @property
     def may_start(self) -> bool:
         """Tell whether anything may be started: it was said before, or there is somebody to ask."""
-        return self.are_started or type(self.ctx.asker) is not NonInteractivePrompter
+        return self.are_started or type(self.ctx.prompter) is not NonInteractivePrompter
 
     async def _ask_before(self) -> None:
         """Ask for each that does not run, before the first is measured: nobody waits for a question in the night."""
@@ -833,15 +842,19 @@ class BenchSeries:
             except SparkctlError:  # it is told when its turn comes
                 continue
             question = _build_question(bench, start, stops, changed)
-            self._answers[bench.instance] = await self.ctx.asker.ask_yes_no(question)
+            self._answers[bench.instance] = await self.ctx.prompter.ask_yes_no(question)
             self._told.update(changed)
 
     def _build_switch(self, start: StartInstance) -> SwitchInstance:
         return SwitchInstance(
-            profile=start.profile, engine=start.engine, nodes=start.nodes, names_nodes=start.names_nodes,
-            known=tuple({one.name: one for one in (*start.nodes, *self.everywhere)}.values()), environ=start.environ,
+            profile=start.profile,
+            engine=start.engine,
+            nodes=start.nodes,
+            names_nodes=start.names_nodes,
+            known=tuple({one.name: one for one in (*start.nodes, *self.everywhere)}.values()),
+            environ=start.environ,
             words=start.words,
-        )  # fmt: skip
+        )
 
     async def _measure_one(self, bench: MeasureInstance, start: StartInstance | None) -> CommandEnded:
         try:
@@ -891,7 +904,7 @@ class BenchSeries:
         is_wanted = self.are_started or self._answers.get(bench.instance)
         if is_wanted is None:
             question = _build_question(bench, start, stops, changed)
-            is_wanted = await self.ctx.asker.ask_yes_no(question)
+            is_wanted = await self.ctx.prompter.ask_yes_no(question)
         elif is_wanted and (untold := [name for name in changed if name not in self._told]):
             raise OperationRefused(
                 f"{untold[0]} has to stop for {bench.instance}, and would not start again with the same settings: "

@@ -188,9 +188,13 @@ async def _measure_with_baseline(ctx: CommandContext, emit: Emit, request: RunDo
             start = replace(start, nodes=own_nodes or start.nodes)
         pairs.append((replace(own, instance=request.baseline, resume=None), start))
     series = BenchSeries(
-        ctx=ctx, emit=keep_number, pairs=pairs, nodes=request.nodes, everywhere=request.everywhere,
+        ctx=ctx,
+        emit=keep_number,
+        pairs=pairs,
+        nodes=request.nodes,
+        everywhere=request.everywhere,
         are_started=request.are_started,
-    )  # fmt: skip
+    )
     for bench, start in pairs[1:]:
         if start is not None and series.may_start:
             continue
@@ -227,9 +231,12 @@ def _describe_domain_setup(
 ) -> BenchSetup:
     settings = target.engine.read_decoding_settings(target.run.command)
     return replace(
-        describe_setup(ctx, request, target, None, None), prompts=prompts.digest, answer_tokens=request.tokens,
-        draft_tokens=settings.draft_tokens or 0, temperature=_TEMPERATURE,
-    )  # fmt: skip
+        describe_setup(ctx, request, target, None, None),
+        prompts=prompts.digest,
+        answer_tokens=request.tokens,
+        draft_tokens=settings.draft_tokens or 0,
+        temperature=_TEMPERATURE,
+    )
 
 
 def _find_baseline(store: BenchStore, request: RunDomains, prompts: PromptSet) -> BenchRun | None:
@@ -338,17 +345,23 @@ class _DomainSweep(BenchSweep):
 
     async def _ask(self, prompt: DomainPrompt, thinking: bool | None) -> StreamedAnswer:
         body: dict[str, Any] = {
-            "model": self.target.model.name if self.target.model else "default", "temperature": _TEMPERATURE,
-            "messages": [{"role": "user", "content": prompt.text}], "max_tokens": self.request.tokens,
-        }  # fmt: skip
+            "model": self.target.model.name if self.target.model else "default",
+            "temperature": _TEMPERATURE,
+            "messages": [{"role": "user", "content": prompt.text}],
+            "max_tokens": self.request.tokens,
+        }
         if prompt.tools:
             body |= {"tools": prompt.tools, "tool_choice": "auto"}
         if thinking is not None or (self.has_setting and not prompt.domain):
             body["chat_template_kwargs"] = {"enable_thinking": bool(thinking)}
         return await stream_chat(
-            self.target.session.link, self.target.port, body, self.target.auth_headers, clock=self.ctx.clock,
+            self.target.session.link,
+            self.target.port,
+            body,
+            self.target.auth_headers,
+            clock=self.ctx.clock,
             timeout=self.request.timeout or _PROMPT_SECONDS,
-        )  # fmt: skip
+        )
 
     async def _read_counted(self, before: EngineMetrics | None, answer: StreamedAnswer) -> EngineMetrics | None:
         """Read the counters until they have the answer's tokens: they may come after its end."""

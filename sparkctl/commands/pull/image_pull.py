@@ -230,8 +230,12 @@ def explain_pull_error(error: DockerError, name: str, node: str, machine: str | 
     """Return the error of a download with what to do. One that Docker itself explains, as a full disk, stays as it is."""
     low, registry = error.message.lower(), get_registry(name)
     words = {
-        "name": name, "node": node, "machine": machine or "this processor", "registry": registry, "host": get_registry_host(registry),
-    }  # fmt: skip
+        "name": name,
+        "node": node,
+        "machine": machine or "this processor",
+        "registry": registry,
+        "host": get_registry_host(registry),
+    }
     for marks, kind, message, hint in _EXPLANATIONS:
         if any(mark in low for mark in marks) and (marks != ("",) or type(error) is DockerError):
             return kind(node, f"{message.format_map(words)}: {error.message}", hint.format_map(words))

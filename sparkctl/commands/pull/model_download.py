@@ -148,9 +148,13 @@ class ModelDownload:
         if place.suffix == ".gguf":  # a file: its directory gets it, with its other parts
             place = place.parent
         return cls(
-            profile=profile, source=source, target=str(place), include=include, exclude=exclude,
+            profile=profile,
+            source=source,
+            target=str(place),
+            include=include,
+            exclude=exclude,
             is_cache=place.name.startswith("models--"),
-        )  # fmt: skip
+        )
 
     @property
     def key(self) -> str:
@@ -646,9 +650,10 @@ def _build_disk_full(words: str, wanted: ModelDownload, node: str) -> SparkctlEr
     except (ValueError, KeyError, TypeError):
         pass
     return DiskFull(
-        node, f"{node} has no room for {wanted.source} in {wanted.parent}: {words}",
+        node,
+        f"{node} has no room for {wanted.source} in {wanted.parent}: {words}",
         f"on {node}: du -sh {shlex.quote(wanted.parent)}/*; docker system df",
-    )  # fmt: skip
+    )
 
 
 def _format_manual_download(wanted: ModelDownload) -> str:

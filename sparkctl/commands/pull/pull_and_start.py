@@ -65,7 +65,7 @@ def _can_ask(ctx: CommandContext, request: StartInstance, missing: Sequence[tupl
     """Tell whether somebody can be asked to get it; ``missing``: each part with its profile."""
     if request.dry_run or not missing or any(part.source is None for _, part in missing):
         return False
-    return type(ctx.asker) is not NonInteractivePrompter  # nobody would read the sizes
+    return type(ctx.prompter) is not NonInteractivePrompter  # nobody would read the sizes
 
 
 async def _confirm_pull(
@@ -82,11 +82,14 @@ async def _confirm_pull(
     sizes = [part.size for part in parts if part.size is not None]
     times = [part.seconds for part in parts if part.seconds is not None]
     question = PullQuestion(
-        profile=request.profile.name, parts=tuple(part.sentence for part in parts), size=sum(sizes) if sizes else None,
-        is_whole=len(sizes) == len(parts), seconds=sum(times) if len(times) == len(parts) else None,
+        profile=request.profile.name,
+        parts=tuple(part.sentence for part in parts),
+        size=sum(sizes) if sizes else None,
+        is_whole=len(sizes) == len(parts),
+        seconds=sum(times) if len(times) == len(parts) else None,
         is_estimate=any(part.is_estimate for part in parts),
-    )  # fmt: skip
-    return await ctx.asker.ask_yes_no(question)
+    )
+    return await ctx.prompter.ask_yes_no(question)
 
 
 async def _measure_images(

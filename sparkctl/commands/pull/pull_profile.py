@@ -107,10 +107,13 @@ class PullProfile(Request):
         """Return the words of its command line."""
         profile, *settings = self.words or (self.profile.name,)
         flags = {
-            "--image-only": not self.model, "--model-only": not self.image, "--dry-run": self.dry_run, "--stop": self.stop,
+            "--image-only": not self.model,
+            "--model-only": not self.image,
+            "--dry-run": self.dry_run,
+            "--stop": self.stop,
             "--login": self.own_login,
             "--force": self.forced,
-        }  # fmt: skip
+        }
         place = self.from_directory or (None if self.from_node is None else str(self.from_node.name))
         origin = () if place is None else ("--from-cache", place)
         return ("pull", profile, *self.format_node_options(), *origin, *list_flags(flags), *settings)
@@ -140,9 +143,12 @@ class PullProfile(Request):
     def to_start_request(self) -> StartInstance:
         """Return the start that this prepares: its launch plans say what is needed."""
         return StartInstance(
-            profile=self.profile, engine=load_engine(self.profile.engine), nodes=self.nodes, environ=self.environ,
+            profile=self.profile,
+            engine=load_engine(self.profile.engine),
+            nodes=self.nodes,
+            environ=self.environ,
             words=self.words,
-        )  # fmt: skip
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,9 +184,12 @@ class PullProfiles(Request):
         if bad and (good := [str(end.instance) for end in ends if not end.exit_code]):
             said.append(f"done: {', '.join(good)}")
         yield replace(
-            (bad or ends)[0], instance=None, message=("; " if bad else "\n").join(said),
-            ts=ends[-1].ts, seconds=sum(end.seconds for end in ends),
-        )  # fmt: skip
+            (bad or ends)[0],
+            instance=None,
+            message=("; " if bad else "\n").join(said),
+            ts=ends[-1].ts,
+            seconds=sum(end.seconds for end in ends),
+        )
 
 
 async def _pull_with_needs(ctx: CommandContext, request: PullProfile) -> AsyncGenerator[Event, None]:
@@ -228,10 +237,14 @@ def _stream_pull(ctx: CommandContext, request: PullProfile) -> AsyncGenerator[Ev
             else:
                 message = await puller.pull()
         return CommandEnded(
-            ts=ctx.clock.unix_time(), outcome=Outcome.PLANNED if request.dry_run else Outcome.DONE,
-            exit_code=int(ExitCode.DONE), seconds=ctx.clock.monotonic() - began,
-            node=request.nodes[0].name if len(request.nodes) == 1 else None, instance=request.profile.name, message=message,
-        )  # fmt: skip
+            ts=ctx.clock.unix_time(),
+            outcome=Outcome.PLANNED if request.dry_run else Outcome.DONE,
+            exit_code=int(ExitCode.DONE),
+            seconds=ctx.clock.monotonic() - began,
+            node=request.nodes[0].name if len(request.nodes) == 1 else None,
+            instance=request.profile.name,
+            message=message,
+        )
 
     stays = "interrupted; Docker keeps an image when it is whole"
     if request.stop:
@@ -293,9 +306,11 @@ class ProfilePuller:
                 other = self._find_other_node()
                 copy = "" if other is None else format_transfer_command(words, other, part.node)
                 ModelDownload.from_part(
-                    self._request.profile, part, self._request.from_directory,
+                    self._request.profile,
+                    part,
+                    self._request.from_directory,
                     f"; or, where {other} has it: {copy}" if copy else "",
-                )  # fmt: skip
+                )
         if unavailable is not None:
             raise unavailable
         await self._refuse_what_cannot_come([part for part in wanted if part.kind is not PartKind.IMAGE])
@@ -481,10 +496,14 @@ class ProfilePuller:
         """Record in the history what came."""
         self._ctx.record_node_result(
             NodeResult(
-                node=part.node, instance=part.name, image_digest=digest, received=received, seconds=seconds,
+                node=part.node,
+                instance=part.name,
+                image_digest=digest,
+                received=received,
+                seconds=seconds,
                 has_joined=has_joined or None,
             )
-        )  # fmt: skip
+        )
 
     async def _refuse_while_loading(self, names: set[NodeName]) -> None:
         """Raise `OperationRefused` where an engine loads its weights: a download would take its disk and memory."""
@@ -501,7 +520,7 @@ class ProfilePuller:
                         f"{one.get_label(ContainerLabel.INSTANCE)} loads its weights on {session.node.name}: a download would take its "
                         "disk and its memory",
                         "wait until it is ready; or download anyway with --force",
-                    )  # fmt: skip
+                    )
 
     async def _get_models(self, missing: Mapping[NodeName, tuple[MissingPart, ...]]) -> list[str]:
         """Download on one node what none has, the model and its draft; then copy onto each only what it lacks."""
@@ -557,10 +576,14 @@ class ProfilePuller:
     def _report_step(self, node: NodeName, step: Step) -> None:
         self._emit(
             PhaseChanged(
-                ts=self._ctx.clock.unix_time(), node=node, instance=self._request.profile.name, phase=Phase.PULLING, step=step,
+                ts=self._ctx.clock.unix_time(),
+                node=node,
+                instance=self._request.profile.name,
+                phase=Phase.PULLING,
+                step=step,
                 elapsed=self._ctx.clock.monotonic() - self._began,
             )
-        )  # fmt: skip
+        )
 
     async def stop_downloads(self) -> str:
         """End the downloads that go on; return what was done, as sentences."""

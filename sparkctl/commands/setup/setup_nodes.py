@@ -147,10 +147,11 @@ def set_up_nodes(ctx: CommandContext, request: SetUpNodes) -> AsyncGenerator[Eve
         )
 
     return stream_events(
-        ctx, run_setup,
+        ctx,
+        run_setup,
         on_interrupt="interrupted; each file is as it was or as it was shown, and a cable that was not proved goes back by "
         "itself; see: sparkctl setup --dry-run",
-    )  # fmt: skip
+    )
 
 
 class CableRolledBack(OperationRefused):
@@ -286,7 +287,7 @@ class NodeSetup:
         if self._request.is_confirmed:
             return
         question = SetupQuestion(tuple((node, step) for node, its in steps.items() for step in its))
-        if not await self._ctx.asker.ask_yes_no(question):
+        if not await self._ctx.prompter.ask_yes_no(question):
             raise OperationRefused("not confirmed: nothing was changed", "to skip the question: --yes")
 
     async def _correct(self, steps: Steps, looks: Mapping[NodeName, NodeInspection]) -> Steps:
@@ -563,7 +564,7 @@ class PasswordHolder:
         said = "a password is required"
         for _ in range(_MAX_TRIES):
             question = SudoPasswordQuestion(session.node.name, "make these changes")
-            password = await self._ctx.asker.ask_password(question)
+            password = await self._ctx.prompter.ask_password(question)
             if not password:
                 break
             said = await self._is_right(session, password) or ""

@@ -104,7 +104,10 @@ def build_cable_route(ends: Sequence[CableEnd]) -> FabricRoute:
                 end.node,
                 tuple(
                     FabricLane(
-                        interface=lane.name, address=str(address.ip), network=str(address.network), device=lane.device,
+                        interface=lane.name,
+                        address=str(address.ip),
+                        network=str(address.network),
+                        device=lane.device,
                         mtu=JUMBO_MTU,
                     )
                     for lane, address in end.lanes
@@ -113,7 +116,7 @@ def build_cable_route(ends: Sequence[CableEnd]) -> FabricRoute:
             for end in ends
         ),
         True,
-    )  # fmt: skip
+    )
 
 
 def find_wrong_lanes(end: CableEnd, now: NetworkReadings | None) -> list[str]:
@@ -154,8 +157,12 @@ def _list_ports(node: NodeName, seen: NetworkReadings, chosen: str | None) -> di
         raise OperationRefused(
             f"no ConnectX port of {node} has a link" + (f" ({there})" if there else ""),
             "plug the cable in on both Sparks, then: sparkctl setup. If it is plugged in, bring the port up: "
-            + (f"sudo ip link set {lanes[0].name} up" if lanes else "without a cable the port is powered off, which is normal"),
-        )  # fmt: skip
+            + (
+                f"sudo ip link set {lanes[0].name} up"
+                if lanes
+                else "without a cable the port is powered off, which is normal"
+            ),
+        )
     return ports
 
 
@@ -354,9 +361,10 @@ def _plan_docker_group(user: str, look: NodeInspection) -> SetupStep | None:
         return None
     joined = f"{line}{',' if not line.endswith(':') else ''}{user}\n"
     return SetupStep(
-        SetupStepKind.DOCKER_GROUP, f"{user} may use Docker (which gives root on the node)",
+        SetupStepKind.DOCKER_GROUP,
+        f"{user} may use Docker (which gives root on the node)",
         (FileChange(GROUP_FILE, f"{line}\n", joined),),
-    )  # fmt: skip
+    )
 
 
 def _get_written(look: NodeInspection, path: str) -> str | None:

@@ -128,7 +128,7 @@ class CheckedNode:
 
     fit: MemoryFit
     measured: node_fit.MeasuredNode
-    missing: tuple[MissingPart, ...] = ()
+    missing: tuple[MissingPart, ...]
     needs: tuple[tuple[CheckFit, CheckedNode], ...] = ()
 
     @property

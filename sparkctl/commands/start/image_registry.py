@@ -55,9 +55,13 @@ async def _measure_image(
     try:
         login = own_login or await read_registry_login(session, registry)
         request = {
-            "host": get_registry_host(registry), "repository": repository, "reference": reference,
-            "machine": engine.machine, "login": login, "is_insecure": engine.is_insecure_registry(registry),
-        }  # fmt: skip
+            "host": get_registry_host(registry),
+            "repository": repository,
+            "reference": reference,
+            "machine": engine.machine,
+            "login": login,
+            "is_insecure": engine.is_insecure_registry(registry),
+        }
         program = build_program("sparkctl-registry", ["registry"], stdin=json.dumps(request).encode() + b"\n")
         done = await session.run(program.argv, stdin=program.stdin, timeout=_SIZE_TIMEOUT_SECONDS)
     except NodeError as error:

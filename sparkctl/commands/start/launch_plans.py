@@ -159,7 +159,7 @@ class LaunchPreview:
     """The launch as far as it is known: None where it cannot be built; ``refusal`` is why `up` would refuse it."""
 
     plan: LaunchPlan | None
-    refusal: InvalidInput | None = None
+    refusal: InvalidInput | None
 
 
 def preview_launch(

@@ -66,11 +66,15 @@ def find_missing_models(
         if why is not None:
             found.append(
                 MissingPart(
-                    kind=kind, node=plan.node, name=place, reason=why,
-                    source=source or (f"hf:{path}" if is_hub_id else None), is_required=not is_hub_id,
+                    kind=kind,
+                    node=plan.node,
+                    name=place,
+                    reason=why,
+                    source=source or (f"hf:{path}" if is_hub_id else None),
+                    is_required=not is_hub_id,
                     made_by=None if source or is_hub_id else profile.made_by,
                 )
-            )  # fmt: skip
+            )
     return tuple(found)
 
 
@@ -120,10 +124,13 @@ def describe_missing_mounts(profile: Profile, plan: LaunchPlan, look: NodeInspec
 def estimate_pull_times(history: OperationHistory, parts: Sequence[MissingPart]) -> tuple[MissingPart, ...]:
     """Return the parts with how long each takes to come at the rate of earlier pulls onto its node."""
     return tuple(
-        part if part.size is None or part.is_built
-        else replace(part, seconds=history.estimate_pull_seconds(part.node, part.size, is_image=part.kind is PartKind.IMAGE))
+        part
+        if part.size is None or part.is_built
+        else replace(
+            part, seconds=history.estimate_pull_seconds(part.node, part.size, is_image=part.kind is PartKind.IMAGE)
+        )
         for part in parts
-    )  # fmt: skip
+    )
 
 
 _TOKENIZER_FILES = ("*.json", "*.jinja", "*.model", "*.txt", "*.tiktoken", "*.py")

@@ -180,8 +180,8 @@ def find_containers_in_place(plan: LaunchPlan, containers: Sequence[Container]) 
 
 def calculate_fit(
     ctx: CommandContext, profile: Profile, plan: LaunchPlan, look: NodeInspection, containers: Sequence[Container],
-    replaced: frozenset[str] = frozenset(), loading_ids: frozenset[str] = frozenset(), node_count: int = 1,
-    reserved: int = 0,
+    replaced: frozenset[str], loading_ids: frozenset[str], node_count: int,
+    reserved: int,
 ) -> MemoryFit:  # fmt: skip
     """Return whether the launch fits with what runs there. Raises `InvalidInput` for an impossible flag value."""
     if (wrong := find_invalid_memory_flag(profile.engine, CommandFlags(plan.command, plan.entrypoint))) is not None:
@@ -198,7 +198,7 @@ def calculate_fit_from_budget(
     plan: LaunchPlan,
     models: Sequence[CheckpointFiles],
     there: MemoryBudget | None,
-    node_count: int = 1,
+    node_count: int,
 ) -> MemoryFit:
     """Return whether the launch fits into a memory budget; reads the history.
 

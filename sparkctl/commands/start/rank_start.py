@@ -45,7 +45,6 @@ from sparkctl.history.start_diff import describe_changes
 from sparkctl.logs import start_verdict, verdict_builder
 from sparkctl.model.container import Container, ContainerState
 from sparkctl.model.events import Emit, MemorySampled, PhaseChanged
-from sparkctl.model.guard_state import UnwatchReason
 from sparkctl.model.launch_plan import PROVED_PROBES, ContainerLabel, LaunchPlan
 from sparkctl.model.missing_part import MissingPart
 from sparkctl.model.phase import ExpectedDurations, Phase
@@ -87,7 +86,7 @@ async def confirm_after_failures(ctx: CommandContext, plans: Sequence[LaunchPlan
     head, since = plans[0], ctx.clock.unix_time() - _FAILURE_WINDOW_SECONDS
     found = {one for plan in plans for one in ctx.history.get_failures_since_ready(plan.profile, plan.node, since)}
     failures = tuple(sorted(found))
-    if len(failures) < _FAILURES_BEFORE_QUESTION or await ctx.asker.ask_yes_no(
+    if len(failures) < _FAILURES_BEFORE_QUESTION or await ctx.prompter.ask_yes_no(
         RetryStartQuestion(head.node, head.profile, failures)
     ):
         return
@@ -296,7 +295,7 @@ class RankStart(RankWatch):
         other, plan = self.decision.stop, self.plan
         if other is None:
             return
-        await stop_watching_containers(self.session, self.ctx, self.emit, [other.id], UnwatchReason.STOPPED)
+        await stop_watching_containers(self.session, self.ctx, self.emit, [other.id])
         stopped = await stop_instance_container(self.session, self.ctx, self.emit, other, plan.stop_grace)
         self.stopped_another = True
         if not stopped.removed:
@@ -315,7 +314,7 @@ class RankStart(RankWatch):
         self.report_own_phase(Phase.DROPPING_CACHES)
         failure = await try_drop_node_caches(self.session, self.ctx, self.emit, (self.request.profile,))
         if failure is not None:
-            self.drop_was_told = True
+            self.drop_was_reported = True
             self.warn(f"page cache not dropped: {failure.message}. The engine may find too little memory", failure.hint)
 
     async def create_rank_container(self, lock: NodeLock) -> None:
@@ -406,9 +405,12 @@ def build_node_result(plan: LaunchPlan, scene: PreflightInspection) -> NodeResul
     """Return what the inspection before a start knows of its node, for the history."""
     who = scene.look.identity
     return NodeResult(
-        node=plan.node, instance=plan.instance, image_digest=scene.image.id if scene.image is not None else None,
-        driver=(who.driver or None) if who is not None else None, kernel=(who.kernel or None) if who is not None else None,
-    )  # fmt: skip
+        node=plan.node,
+        instance=plan.instance,
+        image_digest=scene.image.id if scene.image is not None else None,
+        driver=(who.driver or None) if who is not None else None,
+        kernel=(who.kernel or None) if who is not None else None,
+    )
 
 
 _UNDO_TIMEOUT_SECONDS = 15.0

@@ -54,7 +54,7 @@ class RankStartFailure:
     verdict: Verdict | None
     log: str | None
     at: float | None
-    is_aftermath: bool = False
+    is_aftermath: bool
 
 
 class RankWatch:
@@ -84,7 +84,7 @@ class RankWatch:
         self.container_id = ""
         self.since: float | None = None
         self.guard: GuardSession | None = None
-        self.drop_was_told = False  # the missing right to drop the page cache was reported
+        self.drop_was_reported = False  # the missing right to drop the page cache was reported
         self._watch: StartWatch | None = None
 
     # guard
@@ -93,7 +93,7 @@ class RankWatch:
         """Start the guard on the node before the container exists."""
         if self.plan.guard is not None:
             self.guard = GuardSession(self.session, self.ctx, self.emit, self.plan, self.plan.guard)
-            await self.guard.arm_guard(drop_was_told=self.drop_was_told)
+            await self.guard.arm_guard(drop_was_reported=self.drop_was_reported)
 
     async def guard_container(self, container_id: str) -> None:
         """Have the guard watch a container."""

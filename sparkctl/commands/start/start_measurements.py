@@ -173,9 +173,7 @@ class StartTimer:
         )
         self.expected = replace(known, seconds=known.seconds or self._profile.expected_start_seconds)
 
-    def save_duration(
-        self, plan: LaunchPlan, seconds: float, peak: int | None = None, estimated: int | None = None
-    ) -> None:
+    def save_duration(self, plan: LaunchPlan, seconds: float, peak: int | None, estimated: int | None) -> None:
         """Save the duration in seconds, the ``peak`` in bytes and the ``estimated`` bytes. Raises OSError."""
         parts = () if self.has_joined else self._stopwatch.get_durations()
         if self._ctx.operation is not None:

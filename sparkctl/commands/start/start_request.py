@@ -152,9 +152,13 @@ def build_start_request(
 ) -> StartInstance:
     """Return a start without options; ``typed``: the name under which the profile was found."""
     return StartInstance(
-        profile=profile, engine=load_engine(profile.engine), nodes=tuple(nodes), environ=os.environ, words=(typed,),
+        profile=profile,
+        engine=load_engine(profile.engine),
+        nodes=tuple(nodes),
+        environ=os.environ,
+        words=(typed,),
         known=known,
-    )  # fmt: skip
+    )
 
 
 def to_switch_command(again: str) -> str:

@@ -91,9 +91,9 @@ class StartWatch:
         container_id: str,
         ctx: CommandContext,
         emit: Emit,
-        began: float | None = None,
-        again: str | None = None,
-        since: float | None = None,
+        began: float | None,
+        again: str | None,
+        since: float | None,
     ) -> None:
         self.session = session
         self.plan = plan

@@ -24,7 +24,6 @@ from sparkctl.history.database import make_private_directory
 from sparkctl.logs.rank_verdict import measure_clock_offset
 from sparkctl.model.container import Container
 from sparkctl.model.events import Event, WarningEmitted
-from sparkctl.model.guard_state import UnwatchReason
 from sparkctl.model.json_codec import to_json_data
 from sparkctl.model.launch_plan import ContainerLabel
 from sparkctl.model.node import NodeName
@@ -149,7 +148,7 @@ async def finish_pending_stops(session: NodeSession, ctx: CommandContext, warn: 
                 )
                 continue
             warn(f"finishing what was asked {_format_request_time(one)}: stopping {one.instance} on {one.node}")
-            await stop_watching_containers(session, ctx, forward_warning, [container.id], UnwatchReason.STOPPED)
+            await stop_watching_containers(session, ctx, forward_warning, [container.id])
             grace = parse_stop_grace_label(container)
             await stop_instance_container(
                 session, ctx, forward_warning, container, _DEFAULT_GRACE_SECONDS if grace is None else grace

@@ -16,7 +16,6 @@ from sparkctl.history.model import NodeResult
 from sparkctl.logs.reader import save_log
 from sparkctl.model.container import Container
 from sparkctl.model.events import Emit, MemoryReleased, PhaseChanged, WarningEmitted
-from sparkctl.model.guard_state import UnwatchReason
 from sparkctl.model.node import NodeName
 from sparkctl.model.phase import Phase
 from sparkctl.model.text.sanitize import sanitize_line
@@ -38,7 +37,7 @@ class StoppedContainer:
     node: NodeName
     instance: str
     container_id: str
-    container_name: str = ""
+    container_name: str
 
     @property
     def is_proved(self) -> bool:
@@ -200,7 +199,7 @@ async def stop_containers(
     async def stop_on_node(node: NodeName) -> None:
         session, containers = sessions[node], containers_by_node[node]
         try:
-            await stop_watching_containers(session, ctx, emit, [one.id for one in containers], UnwatchReason.STOPPED)
+            await stop_watching_containers(session, ctx, emit, [one.id for one in containers])
             for one in containers:
                 release = ReleaseCheck(session, ctx, emit, one)
                 await release.measure_before()

@@ -21,7 +21,6 @@ from sparkctl.history.operation_recorder import OperationRecorder
 from sparkctl.logs.diagnosis import UNKNOWN_ENGINE
 from sparkctl.model.container import Container
 from sparkctl.model.events import Outcome
-from sparkctl.model.guard_state import UnwatchReason
 from sparkctl.model.launch_plan import PROVED_PROBES, ContainerLabel, GuardRule, PhaseTimeouts
 from sparkctl.model.node import NodeName
 from sparkctl.model.profile import Profile
@@ -106,9 +105,7 @@ async def list_new_containers(transaction: SwitchTransaction) -> list[NodeContai
 async def remove_container(transaction: SwitchTransaction, node: NodeName, one: Container) -> StoppedContainer:
     """Stop a container and remove it; its log is saved."""
     await transaction.reacquire_if_lost(node)
-    await stop_watching_containers(
-        transaction.sessions[node], transaction.step_context, transaction.emit, [one.id], UnwatchReason.STOPPED
-    )
+    await stop_watching_containers(transaction.sessions[node], transaction.step_context, transaction.emit, [one.id])
     return await stop_instance_container(
         transaction.sessions[node], transaction.step_context, transaction.emit, one, resolve_stop_grace(one, None)
     )
@@ -160,7 +157,9 @@ async def restart_old_containers(transaction: SwitchTransaction) -> str:
     running = frozenset(container.id for _, container in old if container.is_alive)
     try:
         for node, container in old:
-            ranks.append(await _create_rank_watch(transaction, node, container, began, drop_was_told=node in undropped))
+            ranks.append(
+                await _create_rank_watch(transaction, node, container, began, drop_was_reported=node in undropped)
+            )
             await _restart_container(transaction, container, ranks[-1])
         needy = {container.id for _, container in old if parse_needs_label(container)}
         models = _group_by_model(ranks)
@@ -171,9 +170,12 @@ async def restart_old_containers(transaction: SwitchTransaction) -> str:
         for row in rows:
             is_it = isinstance(why, RollbackFailed) and why.instance == row.operation.instance
             row.record_end(
-                str(Outcome.FAILED), int(why.exit_code), why=why.message, hint=why.hint,
+                str(Outcome.FAILED),
+                int(why.exit_code),
+                why=why.message,
+                hint=why.hint,
                 verdict=why.verdict if isinstance(why, RollbackFailed) and is_it else None,
-            )  # fmt: skip
+            )
         raise
     finally:
         for rank in ranks:
@@ -182,9 +184,11 @@ async def restart_old_containers(transaction: SwitchTransaction) -> str:
         for row in rows:
             is_back = sys.exc_info()[0] is None
             row.record_end(
-                str(Outcome.DONE if is_back else Outcome.INTERRUPTED), 0 if is_back else None,
-                why="the same containers, started again", seconds=seconds if is_back else None,
-            )  # fmt: skip
+                str(Outcome.DONE if is_back else Outcome.INTERRUPTED),
+                0 if is_back else None,
+                why="the same containers, started again",
+                seconds=seconds if is_back else None,
+            )
     took, is_one = format_duration(seconds), len(transaction.journal.stops) == 1
     transaction.report_step(SwitchStep.RESTORING, f"started again and ready after {took}")
     _, names = distinguish_names(transaction.journal.instance, transaction.journal.stops)
@@ -232,7 +236,7 @@ def _begin_history_rows(transaction: SwitchTransaction, old: Sequence[NodeContai
 
 
 async def _create_rank_watch(
-    transaction: SwitchTransaction, node: NodeName, container: Container, began: float, *, drop_was_told: bool
+    transaction: SwitchTransaction, node: NodeName, container: Container, began: float, *, drop_was_reported: bool
 ) -> RankWatch:
     """Return the watch of a container that is started again. Its command comes from the container, its time limits and
     guard rule from the profile of that name, if there is one here.
@@ -252,7 +256,7 @@ async def _create_rank_watch(
     rank = RankWatch(
         transaction.step_context, session, engine=engine, plan=made, emit=transaction.emit, began=began, again=again
     )
-    rank.container_id, rank.drop_was_told = container.id, drop_was_told
+    rank.container_id, rank.drop_was_reported = container.id, drop_was_reported
     return rank
 
 
@@ -341,8 +345,10 @@ def _build_rollback_error(end: InstanceWatchResult, verdict: Verdict) -> Rollbac
     log = f"{'its log' if len(paths) == 1 else 'the logs of its ranks'}: {' '.join(paths)}" if paths else None
     return RollbackFailed(
         f"{plan.instance} did not come back: {verdict.summary}{proof}",
-        "\n".join(filter(None, (verdict.remedy, see, log))), verdict, plan.instance,
-    )  # fmt: skip
+        "\n".join(filter(None, (verdict.remedy, see, log))),
+        verdict,
+        plan.instance,
+    )
 
 
 async def order_restarts(

@@ -122,10 +122,13 @@ class _SwitchRun:
         if launch is not None:
             timing.load_expected(launch)
         return switch_planner.plan_switch(
-            request.profile.name, [node.name for node in request.nodes], self.sites, keep_going=request.keep_going,
+            request.profile.name,
+            [node.name for node in request.nodes],
+            self.sites,
+            keep_going=request.keep_going,
             rolls_back=request.rolls_back,
             seconds=request.profile.expected_start_seconds if launch is None else timing.expected.seconds,
-        )  # fmt: skip
+        )
 
     def _refuse_impossible(self, plan: SwitchPlan) -> NoReturn:
         """Raise `OperationRefused` with every obstacle, and the commands that get what is missing or make it fit."""
@@ -213,9 +216,13 @@ class _SwitchRun:
     def _build_planned_end(self) -> CommandEnded:
         clock = self.ctx.clock
         return CommandEnded(
-            ts=clock.unix_time(), outcome=Outcome.PLANNED, exit_code=0, seconds=clock.monotonic() - self.began, node=self.request.nodes[0].name,
+            ts=clock.unix_time(),
+            outcome=Outcome.PLANNED,
+            exit_code=0,
+            seconds=clock.monotonic() - self.began,
+            node=self.request.nodes[0].name,
             instance=self.request.profile.name,
-        )  # fmt: skip
+        )
 
 
 def _list_stopped_container_ids(plan: SwitchPlan) -> set[tuple[NodeName, str]]:

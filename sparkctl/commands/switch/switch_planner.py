@@ -397,10 +397,14 @@ def _build_node_plan(draft: _PlanBuilder, site: NodeInventory) -> NodeSwitchPlan
     fit = None if starts is None else starts.fit(gone)
     tenants = tuple(_build_switch_container(one, draft.why) for one in site.occupants)
     return NodeSwitchPlan(
-        node=site.node, total=site.total, available=site.available, tenants=tenants,
+        node=site.node,
+        total=site.total,
+        available=site.available,
+        tenants=tenants,
         starts=None if starts is None else starts.plan.instance,
-        fit=fit, available_after=_compute_available_after(site, loses, fit),
-    )  # fmt: skip
+        fit=fit,
+        available_after=_compute_available_after(site, loses, fit),
+    )
 
 
 def _build_switch_container(

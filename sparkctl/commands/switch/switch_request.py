@@ -51,9 +51,13 @@ class SwitchInstance(Request):
         """Return the words of its command line."""
         profile, *settings = self.words or (self.profile.name,)
         flags = {
-            "--replace": self.from_up, "--keep-going": self.keep_going, "--no-rollback": not self.rolls_back,
-            "--no-guard": not self.guarded, "--dry-run": self.dry_run, f"--timeout={self.timeout or 0:g}s": self.timeout is not None,
-        }  # fmt: skip
+            "--replace": self.from_up,
+            "--keep-going": self.keep_going,
+            "--no-rollback": not self.rolls_back,
+            "--no-guard": not self.guarded,
+            "--dry-run": self.dry_run,
+            f"--timeout={self.timeout or 0:g}s": self.timeout is not None,
+        }
         return ("up" if self.from_up else "switch", profile, *self.format_node_options(), *list_flags(flags), *settings)
 
     def preview(self, now: ActionContext) -> Preview:

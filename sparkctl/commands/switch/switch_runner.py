@@ -197,10 +197,11 @@ class SwitchStepRunner:
             return await self._build_unfinished_end(error.message, error.exit_code, getattr(error, "node", None))
         if stayed:
             return self._build_end(
-                Outcome.UNHEALTHY, ExitCode.UNHEALTHY,
+                Outcome.UNHEALTHY,
+                ExitCode.UNHEALTHY,
                 message=f"the switch is given up, but not all of {names} is gone: {', '.join(stayed)}",
                 hint="see what is left: sparkctl status",
-            )  # fmt: skip
+            )
         return self._build_end(Outcome.DONE, message=f"the switch is given up: nothing of {names} is left")
 
     # report

@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -31,6 +31,7 @@ from sparkctl.transport.node_session import NodeSession
 _MAX_STREAMS = 8  # one stream is limited by one core for TLS and checksums, about 0.6 GB/s
 _CHECKSUM_TIMEOUT_SECONDS = 60.0  # seconds without a message; an end reports progress every few seconds
 _PROGRESS_SECONDS = 0.5  # seconds between two progress reports
+_RATE_SECONDS = 6.0  # seconds whose mean is the rate
 
 
 class TransferReporter:
@@ -38,14 +39,14 @@ class TransferReporter:
 
     def __init__(self, clock: Clock, emit: Emit, source: NodeName, target: NodeName, name: str) -> None:
         self.clock, self.emit, self.source, self.target, self.name = clock, emit, source, target, name
-        self._pace = TransferRate(None, [])
+        self._pace = TransferRate(None)
         self._what = ""
         self._told_at = 0.0
         self._present = self._done = 0
 
     def begin_item(self, what: str, total: int | None, done: int = 0) -> None:
         """Begin a new item."""
-        self._pace, self._what, self._told_at, self._present = TransferRate(total, []), what, 0.0, done
+        self._pace, self._what, self._told_at, self._present = TransferRate(total), what, 0.0, done
         self.report_progress(done)
 
     def report_progress(self, done: int, *, is_last: bool = False, parts: Sequence[TransferPart] = ()) -> None:
@@ -204,9 +205,10 @@ async def _verify_and_place_files(
             await pair.send_to_receiver(end=True)
     if broken:
         raise NodeUnreachable(
-            progress.target, f"what arrived of {', '.join(broken[:3])} is not what was sent; it was deleted",
+            progress.target,
+            f"what arrived of {', '.join(broken[:3])} is not what was sent; it was deleted",
             "repeat the command to send it again; if it happens again, look at the cable and the memory of both",
-        )  # fmt: skip
+        )
 
 
 RESERVED_BYTES = 64 * MIB  # stays free on the disk of the target
@@ -228,7 +230,7 @@ class FileTransfer:
     size: int
     mtime: int
     mode: int
-    have: int = 0
+    have: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -375,13 +377,12 @@ class TransferRate:
     """The rate of the last seconds and the time until the end."""
 
     total: int | None
-    seen: list[tuple[float, int]]
-    window: float = 6.0
+    seen: list[tuple[float, int]] = field(init=False, default_factory=list)
 
     def add_sample(self, now: float, done: int) -> tuple[float | None, float | None]:
         """Return bytes per second and the remaining seconds; None where not known yet."""
         self.seen.append((now, done))
-        while len(self.seen) > 2 and now - self.seen[0][0] > self.window:
+        while len(self.seen) > 2 and now - self.seen[0][0] > _RATE_SECONDS:
             del self.seen[0]
         first, before = self.seen[0]
         if now - first < 0.5 or done <= before:

@@ -77,9 +77,10 @@ async def transfer_image(
             else f"there it is {shorten_id(arrived.id)}, here {shorten_id(image.id)}"
         )
         raise DockerError(
-            target.node.name, f"{name} did not arrive on {target.node.name} as it left: {difference}",
+            target.node.name,
+            f"{name} did not arrive on {target.node.name} as it left: {difference}",
             f"on {target.node.name}: docker pull {name}",
-        )  # fmt: skip
+        )
     if image.size is not None:
         progress.report_progress(image.size, is_last=True)  # the stream itself is a little longer or shorter
     return f"the image is {shorten_id(arrived.id)} on both"
@@ -308,9 +309,10 @@ def _plan_transfer(request: TransferProfile, here: NodeContents, there: NodeCont
     if request.image:
         if here.image is None:
             raise ImageNotFound(
-                here.node, f"{here.node} does not have the image {request.profile.image}",
+                here.node,
+                f"{here.node} does not have the image {request.profile.image}",
                 _describe_way_to_get(request, here.node),
-            )  # fmt: skip
+            )
         if there.image is None or not here.image.is_same_image(there.image):
             image = here.image
             if "@" in request.profile.image:

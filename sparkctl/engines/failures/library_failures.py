@@ -71,7 +71,8 @@ KERNEL_FAILURES = (
         r"|[\w ]{1,60}kernels? (?:are |is )?unavailable for .{0,80}on (?:the )?current platform"
         r"|[Cc]ould not construct (?:\w{1,20} ){1,3}op with the requested input combination.{0,120}"
         r"|SM_?1[12]\d [\w .-]{1,60} has no [\w -]{0,40}kernel\b.{0,120}"
-        r"|FlashInfer Internal Error: Invalid configuration\b.{0,160}"
+        r"|FlashInfer Internal Error: Invalid configuration\b.{0,160}|Unsupported max_mma_\w{1,10}: \d{1,6}"
+        r"|Unsupported \w{0,40}_backend for \w{1,80}: \S{1,120}\. Expected .{1,160}"
         r"|(?:[Pp]latform|GPU|[Dd]evice) does not support [\w-]{1,40} quantization"
         r"|only supports? sm\d{2,3}\w? and above"
         r"|[\w .-]{1,60} (?:only supports?|(?:(?:is|are) )?only (?:supported|available) (?:on|for)) (?:NVIDIA )?(?:Ampere|Ada|Hopper|Blackwell"
@@ -323,7 +324,8 @@ JIT_FAILURES = (
         r"|(?:Inductor|BackendCompiler|CppCompile|CompilationFail)\w{0,40}: .{0,160}"
         r"|Command '\[?'?(?:/[\w./+-]{1,200}/)?(?:ptxas|nvcc|ninja|gcc|g\+\+|cc|c\+\+|clang)'?[ ,].{0,300}returned non-zero exit status \d+"
         r"|CalledProcessError: Command '\[?'?(?:/[\w./+-]{1,200}/)?(?:ptxas|nvcc|ninja|gcc|g\+\+|cc|c\+\+|clang)'(?=.{0,4000}$)"
-        r"|PTXAS error: .{0,160}|ptxas`? (?:failed with|exited with).{0,160}|triton\.compiler\.errors\.\w{1,60}: .{0,160}"
+        r"|PTXAS error: .{0,160}|ptxas fatal\s*: Ptx assembly aborted\b.{0,80}"
+        r"|ptxas`? (?:failed with|exited with).{0,160}|triton\.compiler\.errors\.\w{1,60}: .{0,160}"
         r"|NVRTC_ERROR_\w{1,60}|NVCC compilation failed|NVVM compilation failed|PassManager::run failed|LLVM ERROR: .{0,160}"
         r"|\bmlir::.{0,200}Assertion `.{1,160} failed|error: failed to legalize operation.{0,80}"
         r"|command '?(?:\S{0,80}/)?(?:gcc|g\+\+|cc|c\+\+|nvcc|clang)'? failed with exit (?:code|status) \d+"
@@ -341,6 +343,7 @@ JIT_FAILURES = (
             "NVRTC ",
             "Ninja build failed",
             *("PTXAS error:", "CalledProcessError: Command '"),
+            "ptxas fatal",
             "exited with",
             "failed with",
             "ninja: build stopped: subcommand failed",
@@ -817,6 +820,13 @@ IMAGE_FAILURES = (
 )
 MEMORY_WORDS = (
     failure_rule(
+        r"radv/amdgpu: Not enough memory for command submission",
+        FailureCause.CUDA_OUT_OF_MEMORY,
+        "The GPU's driver had no memory left for its commands.",
+        "Take a smaller model or context, or leave layers on the CPU; stop what else uses the memory.",
+        needle="radv/amdgpu: Not enough memory",
+    ),
+    failure_rule(
         r"Error Code 2: OutOfMemory(?: \(Requested size was (?P<bytes>\d+) bytes)?",
         FailureCause.CUDA_OUT_OF_MEMORY,
         "TensorRT could not allocate[ {bytes} bytes] on the GPU.",
@@ -825,7 +835,7 @@ MEMORY_WORDS = (
         needle="Error Code 2: OutOfMemory",
     ),
     failure_rule(
-        r"Executor creation failed due to insufficient GPU memory"
+        r"Executor creation failed due to insufficient GPU memory|There is not enough GPU video memory available"
         r"|CUBLAS_STATUS_(?:ALLOC_FAILED|NOT_INITIALIZED)|^(?:CUDA|HIP) (?:[Ee]rror|failure 2): out of memory|\bcuda failed with error 2\b",
         FailureCause.CUDA_OUT_OF_MEMORY,
         "CUDA could not allocate memory.",
@@ -836,6 +846,7 @@ MEMORY_WORDS = (
             ": out of memory",
             "cuda failed with error 2",
             "Executor creation failed due to insufficient GPU memory",
+            "not enough GPU video memory",
         ),
     ),
     failure_rule(
@@ -868,6 +879,15 @@ DISTRIBUTED_FAILURES = (
         "Spark a tensor-parallel-size of 1.",
         needle="Duplicate GPU detected",
         on="args.tensor-parallel-size",
+    ),
+    failure_rule(
+        rf"{EXCEPTION_PREFIX}.{{0,120}}?(?:\b[Ss]erver (?:\S{{1,200}} )?failed to start (?:in|within) (?P<time>[\w ]{{1,40}})"
+        r"|[Ff]ailed to wait for all \w{1,20} to be ready)",
+        FailureCause.TIMED_OUT,
+        "A server that this program waits for did not become ready[ in {time}].",
+        "Read the log of that server: it says why. Give it more time only if it was still loading.",
+        needle=("erver ", "ailed to wait for all "),
+        weight=FailureWeight.LIKELY,
     ),
     failure_rule(
         r"Some NCCL operations have (?P<watch>failed or timed out)|(?:^|\] )(?P<late>Timeout at NCCL work: \d{1,12})"

@@ -101,13 +101,13 @@ def check_long_context(profile: Profile, setting: FlagSetting | None, flag: str,
     yield setting.report_value(LintRule.LONG_CONTEXT, LintSeverity.INFO, message)
 
 
-def check_cpu_offload(settings: FlagSettings, flag: str) -> Iterator[LintMessage]:
+def check_cpu_offload(settings: FlagSettings) -> Iterator[LintMessage]:
     """Yield that weights on the CPU's side are in the same memory here."""
-    setting = settings.get_setting(flag)
+    setting = settings.get_setting("--cpu-offload-gb")
     if setting is None or not parse_size_number(setting.value):
         return
-    message = f"{flag}: a Spark has one memory for CPU and GPU; offloading to the CPU frees none of it, and costs time: leave it out"
-    change = f"args.{flag.removeprefix('--')}=null" if setting.in_args else None
+    message = "--cpu-offload-gb: a Spark has one memory for CPU and GPU; offloading to the CPU frees none of it, and costs time: leave it out"
+    change = "args.cpu-offload-gb=null" if setting.in_args else None
     yield setting.report_flag(LintRule.BAD_COMBINATION, LintSeverity.WARNING, message, change)
 
 

@@ -199,8 +199,8 @@ class FlagSetting:
     value: str | None
     where: FieldPath
     in_args: bool
-    values: tuple[str, ...] = ()
-    name: str = ""
+    values: tuple[str, ...]
+    name: str
 
     def report_flag(self, kind: LintRule, level: LintSeverity, message: str, setting: str | None = None) -> LintMessage:
         """Return a message about the flag."""

@@ -106,7 +106,7 @@ def check_engine_flags(profile: Profile, settings: FlagSettings, held: LintConte
     yield from _check_draft_model(profile, settings, algorithm)
     yield from _check_unused_draft_sizes(settings)
     yield from _check_draft_workspace(profile, settings, algorithm, held)
-    yield from flag_combinations.check_cpu_offload(settings, "--cpu-offload-gb")
+    yield from flag_combinations.check_cpu_offload(settings)
     yield from _check_encoder(settings)
     yield from _check_fp4_cache(profile, settings)
     yield from flag_combinations.check_long_context(

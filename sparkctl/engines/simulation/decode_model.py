@@ -35,7 +35,7 @@ class DecodeCounts:
     requests: int = 0
     prompt: float = 0.0
     cached: float = 0.0
-    accepted: tuple[float, ...] = ()
+    accepted: tuple[float, ...]
     seconds: float = 0.0
 
     def subtract(self, earlier: DecodeCounts) -> DecodeCounts:

@@ -165,8 +165,8 @@ class SimLaunch:
     api_key: str | None
     fault: EngineFault | None
     share: float = 1.0
-    upstream: int | None = None  # the port of the service that it asks, from a variable such as ORPHEUS_API_URL
-    joining: RankRendezvous | None = None
+    upstream: int | None  # the port of the service that it asks, from a variable such as ORPHEUS_API_URL
+    joining: RankRendezvous | None
 
     @property
     def is_hybrid(self) -> bool:
@@ -334,10 +334,14 @@ def list_model_files(place: str) -> list[str]:
     shards = max(1, -(-weights // _MAX_SHARD_BYTES))
     files = [f"file {size} {place}/{shard}" for shard, size in _split_into_shards(weights, shards)]
     return [
-        f"@@ model {place}", "there dir", *files, f'total "total_size": {weights}',
-        "tokenizer yes", f"drafts {'yes' if _DRAFT_LAYERS.search(name) else 'no'}",
+        f"@@ model {place}",
+        "there dir",
+        *files,
+        f'total "total_size": {weights}',
+        "tokenizer yes",
+        f"drafts {'yes' if _DRAFT_LAYERS.search(name) else 'no'}",
         f"config {json.dumps(build_model_config(name), separators=(',', ':'))}",
-    ]  # fmt: skip
+    ]
 
 
 def get_model_architecture(model_path: str) -> str:
@@ -372,15 +376,22 @@ def build_model_config(name: str) -> dict[str, object]:
     )
     layers, heads, kept, wide, linear, longest = shape
     said: dict[str, object] = {
-        "num_hidden_layers": layers, "num_attention_heads": heads, "num_key_value_heads": kept, "head_dim": wide,
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "num_key_value_heads": kept,
+        "head_dim": wide,
         "max_position_embeddings": longest,
-    }  # fmt: skip
+    }
     if "gpt-oss" in name.lower():
         said |= {"sliding_window": 128, "layer_types": ["sliding_attention", "full_attention"] * (layers // 2)}
     if not linear:
         return {"architectures": ["SimulatedForCausalLM"], **said}
     said |= {
-        "full_attention_interval": 4, "linear_num_value_heads": linear, "linear_num_key_heads": 16,
-        "linear_key_head_dim": 128, "linear_value_head_dim": 128, "linear_conv_kernel_dim": 4,
-    }  # fmt: skip
+        "full_attention_interval": 4,
+        "linear_num_value_heads": linear,
+        "linear_num_key_heads": 16,
+        "linear_key_head_dim": 128,
+        "linear_value_head_dim": 128,
+        "linear_conv_kernel_dim": 4,
+    }
     return {"architectures": ["SimulatedForConditionalGeneration"], "text_config": said}

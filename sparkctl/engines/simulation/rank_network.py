@@ -55,7 +55,7 @@ class RankMember:
     joining: RankRendezvous
     address: str
     running: Callable[[], int]
-    rank: int | None = None
+    rank: int | None
     group: RankGroup | None = None
 
 

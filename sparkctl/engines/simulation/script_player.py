@@ -83,7 +83,7 @@ class ListenStep:
 class JoinRanksStep:
     """Wait for the other ranks; ``meanwhile`` is logged until they are there."""
 
-    meanwhile: tuple[LogStep, ...] = ()
+    meanwhile: tuple[LogStep, ...]
 
 
 @dataclass(frozen=True, slots=True)

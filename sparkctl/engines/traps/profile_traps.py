@@ -26,7 +26,7 @@ _BELOW_USUAL = "<usual"  # seconds, fewer than such a start takes
 
 
 def check_traps(
-    profile: Profile, settings: FlagSettings | None, version: str | None, usual: float | None = None
+    profile: Profile, settings: FlagSettings | None, version: str | None, usual: float | None
 ) -> Iterator[LintMessage]:
     """Yield a message for each known trap that a profile's own settings show.
 

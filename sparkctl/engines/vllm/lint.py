@@ -75,7 +75,7 @@ def check_engine_flags(profile: Profile, settings: FlagSettings, held: LintConte
     yield from _check_draft_batch(settings, held, drafts)
     yield from _check_mamba_block_size(settings)
     yield from _check_nvfp4(profile)
-    yield from flag_combinations.check_cpu_offload(settings, "--cpu-offload-gb")
+    yield from flag_combinations.check_cpu_offload(settings)
     tools = settings.get_setting("--enable-auto-tool-choice")
     if tools is not None and settings.get_setting("--tool-call-parser") is None:
         message = "--enable-auto-tool-choice needs --tool-call-parser"

@@ -69,9 +69,11 @@ def _estimate_by_share(subject: EstimateInput, room: AvailableMemory, at: float)
     if is_known:
         inside.append(estimate_kv_remainder("left for more KV cache", share - held, subject))
     whole = EstimatePart(
-        name="share of vLLM", size=share, obtained=EstimateSource.FLAGS,
+        name="share of vLLM",
+        size=share,
+        obtained=EstimateSource.FLAGS,
         words=f"gpu-memory-utilization {at:g} × {format_gib(room.total)}, all of the memory; it does not start with less available",
-    )  # fmt: skip
+    )
     lacking, why = 0, ""
     if is_known and held > share:
         lacking, why = (

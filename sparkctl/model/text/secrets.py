@@ -451,9 +451,13 @@ def _find_embedded_secrets(text: str) -> Iterator[str]:
             yield _AUTH_SCHEME_PATTERN.sub("", value)
     yield from (found["value"] for found in _BEARER_PATTERN.finditer(text) if _mask_bearer(found) != found[0])
     for pattern in (
-        _URL_PASSWORD_PATTERN, _URL_TOKEN_PATTERN, _DATABASE_PASSWORD_PATTERN, _CURL_PASSWORD_PATTERN, _LOGIN_PASSWORD_PATTERN,
+        _URL_PASSWORD_PATTERN,
+        _URL_TOKEN_PATTERN,
+        _DATABASE_PASSWORD_PATTERN,
+        _CURL_PASSWORD_PATTERN,
+        _LOGIN_PASSWORD_PATTERN,
         _NETRC_PASSWORD_PATTERN,
-    ):  # fmt: skip
+    ):
         yield from (found["value"] for found in pattern.finditer(text))
     yield from (found[0][len(found["head"]) :] for found in _WEBHOOK_PATTERN.finditer(text))
     yield from (found[0] for found in _PRIVATE_KEY_PATTERN.finditer(text))

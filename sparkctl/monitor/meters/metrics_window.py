@@ -37,7 +37,7 @@ class ReportCadence:
         self._gaps: deque[float] = deque(maxlen=3)
         self.trusted = False  # the rate of the last report covers steps alone
 
-    def record_report(self, when: float, unbroken: bool = False) -> None:
+    def record_report(self, when: float, unbroken: bool) -> None:
         """Record a report of steps; ``when`` in seconds. ``unbroken``: no request began since the last, so there was no idle time."""
         gap = None if self._last is None else when - self._last
         self.trusted = gap is not None and (

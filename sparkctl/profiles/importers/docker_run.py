@@ -385,9 +385,13 @@ def build_container_draft(run: DockerRunSpec, ledger: ImportReport, beyond: Sequ
     if profile := own.get(ContainerLabel.PROFILE):
         ledger.add_remark(f"sparkctl itself started it, from the profile {profile}.")
     singles = (
-        ("name", run.name), ("gpus", run.gpus), ("shm-size", run.shm_size), ("ipc", run.ipc), ("network", run.network),
+        ("name", run.name),
+        ("gpus", run.gpus),
+        ("shm-size", run.shm_size),
+        ("ipc", run.ipc),
+        ("network", run.network),
         ("entrypoint", run.entrypoint),
-    )  # fmt: skip
+    )
     for flag, value in singles:
         if value:
             docker_flags.apply_docker_flag(draft, flag, escape_references(value), f"--{flag}")

@@ -52,7 +52,7 @@ class EngineCommand:
     """``command`` None: the engine's own launch words, else literal. ``flags`` in their order, in a profile's notation."""
 
     engine: str
-    command: tuple[str, ...] | None = None
+    command: tuple[str, ...] | None
     model: str | None = None
     served_name: str | None = None
     port: int | None = None

@@ -260,9 +260,11 @@ def _list_risks(one: Profile, is_beside: Callable[[str], bool]) -> Iterator[Impo
         yield ImportRisk("network", "container.network", box.network, "it shares the network of another container")
     if one.env_file is not None and not _is_local_env_file(one.env_file, is_beside):
         yield ImportRisk(
-            "env-file", "env_file", one.env_file,
+            "env-file",
+            "env_file",
+            one.env_file,
             f"{one.env_file} is not next to the source and the profile: its variables would go into the container",
-        )  # fmt: skip
+        )
     for name, value in one.env:
         for variable in list_unlisted_variables(value):
             yield ImportRisk("env", f"env.{name}", variable, _explain_variable_risk(variable, value))
@@ -598,7 +600,7 @@ def replace_command_secrets(draft: ProfileDraft, command: tuple[str, ...]) -> tu
     return tuple(out)
 
 
-def replace_data_secrets(value: object, name: str = "") -> object:
+def replace_data_secrets(value: object, name: str) -> object:
     """Return kept data without its secrets."""
     if isinstance(value, dict):
         return {key: replace_data_secrets(one, key) for key, one in value.items()}

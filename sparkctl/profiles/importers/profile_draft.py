@@ -28,7 +28,7 @@ class KeyRecord:
 
     key: str
     fate: KeyOutcome
-    to: str | None = None
+    to: str | None
     why: str | None = None
     value: str | None = None
     allow: str | None = None
@@ -39,7 +39,7 @@ class ImportNote:
     """A note for the operator, and the field of the profile it belongs to (a dotted path, None: no field)."""
 
     text: str
-    path: str | None = None
+    path: str | None
 
 
 class ImportReport:
@@ -60,7 +60,7 @@ class ImportReport:
         """Record that a key is in the profile, as this value of its field."""
         self._add_record(KeyRecord(key=key, fate=KeyOutcome.MAPPED, to=to, value=value))
 
-    def has_mapped_field(self, to: str, value: str | None = None) -> bool:
+    def has_mapped_field(self, to: str, value: str | None) -> bool:
         """Tell whether a key is recorded for this field, as this value if the field has several."""
         return (to, value) in self._places or (to, None) in self._places
 
@@ -205,4 +205,4 @@ class ImportResult:
     kind: SourceFormat
     profile: Profile
     ledger: ImportReport
-    comments: tuple[tuple[str, str], ...] = ()
+    comments: tuple[tuple[str, str], ...]

@@ -137,7 +137,7 @@ def _find_import_hint(text: str) -> str:
 
 
 def import_container(
-    run: DockerRunSpec, node: str, wishes: ImportOptions, beyond: Sequence[tuple[str, str]] = ()
+    run: DockerRunSpec, node: str, wishes: ImportOptions, beyond: Sequence[tuple[str, str]]
 ) -> ImportResult:
     """Return the profile of a container; ``beyond``: its settings that a profile cannot express."""
     draft = build_container_draft(run, ImportReport(allow=wishes.allow), beyond)
@@ -249,7 +249,7 @@ _PARALLEL_SIZE_FLAGS = (
 _IMAGE_REFERENCE = re.compile(r"[a-z0-9][a-zA-Z0-9._/:-]*(@sha256:[0-9a-f]{64})?")
 
 
-def build_imported_profile(draft: ProfileDraft, engines: Sequence[str], name: str | None = None) -> ImportResult:
+def build_imported_profile(draft: ProfileDraft, engines: Sequence[str], name: str | None) -> ImportResult:
     """Return the profile. ``engines``: the known ones; ``name``: instead of the name that the source suggests.
 
     Raises `InvalidInput` if there is no image.

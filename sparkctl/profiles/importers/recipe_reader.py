@@ -270,7 +270,7 @@ class RecipeReader:
         if not any(mount.split(":")[1] in (target, HUB_CACHE_TARGET) for mount in self.draft.mounts):
             self.draft.mounts.append(f"{HUB_CACHE}:{target}")
 
-    def take_image(self, key: str, engine: str | None, image: str | None) -> None:
+    def take_image(self, engine: str | None, image: str | None) -> None:
         """Take the image; if none is named, the one that the tool would use. Raises `InvalidInput`."""
         if image:
             filled = self.fill_placeholders(image, self.placeholder_values)
@@ -278,7 +278,7 @@ class RecipeReader:
             for name in filled.used:
                 self.ledger.add_mapped(f"defaults.{name}", "image")
             self.draft.image = filled.text.strip()
-            self.ledger.add_mapped(key, "image")
+            self.ledger.add_mapped("container", "image")
         elif (rules := find_recipe_rules(engine)) is not None and rules.recipe_image is not None:
             self.draft.image = rules.recipe_image
             self.ledger.add_remark(f"The recipe names no image; {self.draft.image} is a guess.", "image")
@@ -414,7 +414,7 @@ def _read_service(draft: ProfileDraft, body: dict[str, Any], defined: Mapping[st
         draft.words = [*(draft.words or []), *(escape_references(word) for word in extra)]
         ledger.add_mapped("extra_args", "args")
     image = defined.get("container") or scalar_text(body.get("container")) or scalar_text(body.get("image"))
-    recipe.take_image("container", engine, image)
+    recipe.take_image(engine, image)
     draft.nodes = 1
     for axis in _PARALLEL_KEYS.values():
         draft.nodes *= max(1, parse_whole_number(defaults.get(axis)) or 1)

@@ -206,7 +206,7 @@ def _read_launch(recipe: RecipeReader, defined: Mapping[str, str]) -> None:
     recipe.take_env(
         {name: _fill_config_reference(recipe, value) for name, value in as_mapping(data.get("env")).items()}
     )
-    recipe.take_image("container", engine, image)
+    recipe.take_image(engine, image)
     recipe.take_command(command, engine)
     commands = [key for key in data if key.startswith("command_") and scalar_text(data[key])]
     if command is None and commands:
@@ -415,7 +415,7 @@ def import_eugr(data: dict[str, Any], ledger: ImportReport, defined: Mapping[str
         scalar_text(data.get("runtime")), command, scalar_text(data.get("container"))
     )
     draft.engine_hint = engine or recipe_reader.get_default_engine()
-    recipe.take_image("container", draft.engine_hint, defined.get("container") or scalar_text(data.get("container")))
+    recipe.take_image(draft.engine_hint, defined.get("container") or scalar_text(data.get("container")))
     recipe.take_command(command, draft.engine_hint)
     _read_eugr_build(recipe)
     _read_eugr_nodes(recipe)

@@ -159,9 +159,12 @@ def parse_image(data: Json) -> ImageInfo:
         content = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
     labels = dict(_parse_labels(config.get("Labels")))
     return ImageInfo(
-        id=_get_text(data, "Id") or "", architecture=_get_text(data, "Architecture"), size=_get_number(data, "Size"), content=content,
+        id=_get_text(data, "Id") or "",
+        architecture=_get_text(data, "Architecture"),
+        size=_get_number(data, "Size"),
+        content=content,
         built_from=labels.get(ContainerLabel.BUILD),
-    )  # fmt: skip
+    )
 
 
 def parse_image_entry(data: Json) -> StoredImage:

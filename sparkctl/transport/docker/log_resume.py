@@ -237,7 +237,7 @@ class LogPosition:
     last: bytes
     seen_last: int
     lines: int
-    pending: tuple[PartialLine, ...] = ()
+    pending: tuple[PartialLine, ...]
 
     @property
     def since_parameter(self) -> str | None:

@@ -206,7 +206,7 @@ class KnownHostKeys:
         """All keys that are accepted."""
         return (*self.exact, *self.loose)
 
-    def for_asyncssh(self, accepted: asyncssh.SSHKey | None = None) -> tuple[Sequence[asyncssh.SSHKey], ...]:
+    def for_asyncssh(self, accepted: asyncssh.SSHKey | None) -> tuple[Sequence[asyncssh.SSHKey], ...]:
         """Return the triple that asyncssh takes as ``known_hosts``; only ``accepted`` if that key was just confirmed."""
         if accepted is not None:
             return [accepted], [], list(self.revoked)

@@ -271,13 +271,15 @@ class SshConnection:
     def __init__(
         self,
         node: Node,
-        asker: Prompter | None = None,
+        prompter: Prompter | None = None,
         limits: LoginTimeouts | None = None,
         *,
         password: str | None = None,
     ) -> None:
         self.node = node
-        self._questions = LoginPrompter(node.name, asker if asker is not None else NonInteractivePrompter(), password)
+        self._questions = LoginPrompter(
+            node.name, prompter if prompter is not None else NonInteractivePrompter(), password
+        )
         self._limits = limits if limits is not None else LoginTimeouts()
         self._status = ConnectionStatus(NodeState.UNKNOWN)
         self._listeners: list[Callable[[ConnectionStatus], None]] = []
@@ -573,10 +575,10 @@ def find_public_key(node: Node) -> Path | None:
     return next((public for key in keys if (public := key.with_name(f"{key.name}.pub")).is_file()), None)
 
 
-async def install_public_key(node: Node, public: Path, password: str, asker: Prompter) -> None:
+async def install_public_key(node: Node, public: Path, password: str, prompter: Prompter) -> None:
     """Add the key to authorized_keys there, unless it is in it. Raises `NodeError`, and `InvalidInput` for a bad key file."""
     line = _read_public_key(public)
-    link = SshConnection(node, asker, password=password)
+    link = SshConnection(node, prompter, password=password)
     try:
         await link.connect()
         done = await link.run(["sh", "-s", "--", line], stdin=_INSTALL_SCRIPT)

@@ -10,7 +10,7 @@ import os
 import socket
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import asyncssh
 
@@ -36,7 +36,7 @@ _FALLBACK_ERROR = "no address"
 Address = tuple[int, tuple[object, ...]]
 
 
-async def connect_tcp(host: str, port: int, family: int = 0, bind: tuple[str, int] | None = None) -> socket.socket:
+async def connect_tcp(host: str, port: int, family: int, bind: tuple[str, int] | None) -> socket.socket:
     """Return a connected, non-blocking socket. Raises OSError (socket.gaierror for an unknown name).
 
     It has no time limit of its own: cancel it.
@@ -137,7 +137,7 @@ class JumpChain:
     """A logged-in connection and its jump connections, nearest to us first."""
 
     ssh: asyncssh.SSHClientConnection
-    under: list[asyncssh.SSHClientConnection] = field(default_factory=list)
+    under: list[asyncssh.SSHClientConnection]
 
     def abort_jumps(self) -> None:
         """End the jump connections at once: the connection through them is lost."""
@@ -273,7 +273,7 @@ class _SshHop:
         except _UnknownKeyOffered as unknown:
             key, error = unknown.key, unknown.error
         question = HostKeyQuestion(self.node.name, self.route.host, ssh_config.format_fingerprint(key))
-        if not await self.questions.asker.ask_yes_no(question):
+        if not await self.questions.prompter.ask_yes_no(question):
             raise error
         if self.route.known_hosts:
             self._save_host_key(
@@ -477,15 +477,15 @@ class LoginPrompter:
     """Prompts the operator in one login of a connection. Later logins never prompt, so that reconnects in the background do
     not ask again and again."""
 
-    def __init__(self, node: NodeName, asker: Prompter, password: str | None = None) -> None:
-        self.node, self.asker = node, asker
+    def __init__(self, node: NodeName, prompter: Prompter, password: str | None) -> None:
+        self.node, self.prompter = node, prompter
         self.password = password  # of the user on the node, for a login without a key; None: no such login
         self._asked = False
         self.may_ask = False
 
     def begin_login(self) -> None:
         """Decide whether the login that begins may prompt."""
-        self.may_ask = not self._asked and not isinstance(self.asker, NonInteractivePrompter)
+        self.may_ask = not self._asked and not isinstance(self.prompter, NonInteractivePrompter)
 
     async def ask_operator(
         self, host: str, name: str, instructions: str, prompts: Sequence[LoginPrompt]
@@ -493,7 +493,7 @@ class LoginPrompter:
         """Return the operator's answers, None for no answer."""
         self._asked = self._asked or bool(prompts)
         shown = tuple(LoginPrompt(one.text[:_MAX_PROMPT_CHARS], one.is_echoed) for one in prompts)
-        return await self.asker.ask_login(
+        return await self.prompter.ask_login(
             LoginQuestion(node=self.node, host=host, name=name[:_MAX_PROMPT_CHARS], instructions=instructions[:_MAX_INSTRUCTION_CHARS], prompts=shown)
         )  # fmt: skip
 

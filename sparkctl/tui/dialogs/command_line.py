@@ -53,9 +53,13 @@ class CommandLineDialog(ModalScreen[str]):
     ]
 
     def __init__(
-        self, commands: CommandParser, typed: Sequence[str], line: str = "", refused: SparkctlError | None = None,
+        self,
+        commands: CommandParser,
+        typed: Sequence[str],
+        line: str = "",
+        refused: SparkctlError | None = None,
         instances: Callable[[str], Sequence[str]] = lambda verb: (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__()
         self._refused = refused
         self._instances = instances

@@ -262,9 +262,10 @@ class ImportProfileDialog(Dialog[str]):
 
     async def _ask_to_overwrite(self, found: ImportedProfile, error: OperationRefused) -> None:
         body = [
-            *render_sentence(f"Overwrite your profile {found.profile.name}?", TextStyle.STRONG), (),
+            *render_sentence(f"Overwrite your profile {found.profile.name}?", TextStyle.STRONG),
+            (),
             *render_sentence(error.message, TextStyle.ATTENTION),
-        ]  # fmt: skip
+        ]
         choices = (("cancel", "Cancel"), (_OVERWRITE_ANSWER, "overwrite it"))
 
         def overwrite_if_confirmed(answer: str | None) -> None:

@@ -186,9 +186,11 @@ class ProfilePicker(Dialog[PickedStart]):
         if not self._typed:
             return make_row(Span("  type to filter", TextStyle.STALE))
         return make_row(
-            Span("  / ", TextStyle.KEY), sanitize_span(self._typed, TextStyle.STRONG), Span("▏", TextStyle.ACCENT),
+            Span("  / ", TextStyle.KEY),
+            sanitize_span(self._typed, TextStyle.STRONG),
+            Span("▏", TextStyle.ACCENT),
             Span(f"  {len(self._offers)} of {len(self._every)}", TextStyle.LABEL),
-        )  # fmt: skip
+        )
 
     def _render_offer(self, at: int, one: ProfileOffer, wide: int, widest: int) -> TextRow:
         mine = at == self._at
@@ -201,9 +203,10 @@ class ProfilePicker(Dialog[PickedStart]):
             )
         fit = self._worst_estimate(one.profile)
         left = make_row(
-            Span(f"{mark} ", TextStyle.ACCENT), sanitize_span(pad_text(name, wide), TextStyle.STRONG if mine else TextStyle.VALUE),
+            Span(f"{mark} ", TextStyle.ACCENT),
+            sanitize_span(pad_text(name, wide), TextStyle.STRONG if mine else TextStyle.VALUE),
             sanitize_span(f"   {_describe_profile(one.profile)}", TextStyle.LABEL),
-        )  # fmt: skip
+        )
         columns = min(self.inner_size[0], wide + widest + 20)
         right = make_row(
             Span(f"{_format_claim(fit):>10}", TextStyle.UNIT),
@@ -401,9 +404,11 @@ class ProfilePicker(Dialog[PickedStart]):
             self.panel.bell()  # the dialog shows why
             return
         picked = PickedStart(
-            name=self._offers[self._at].name, profile=chosen, nodes=tuple(each.name for each in ranks),
+            name=self._offers[self._at].name,
+            profile=chosen,
+            nodes=tuple(each.name for each in ranks),
             replaces=any(_is_running(chosen, each) for each in ranks),
-        )  # fmt: skip
+        )
         against = [why for each in ranks for why in list_start_obstacles(chosen, each, self._fit(chosen, each.name))]
         if not against:
             self.dismiss(picked)

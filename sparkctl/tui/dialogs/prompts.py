@@ -210,11 +210,11 @@ class TypeNameDialog(InputDialog):
         self.draw_dialog()
 
 
-def _render_switch_question(course: SwitchProgress, question: str, way_on: str) -> list[TextRow]:
-    at = "" if course.current_step is None else f" It is at {format_step_number(course.current_step)}."
+def _render_switch_question(progress: SwitchProgress, question: str, way_on: str) -> list[TextRow]:
+    at = "" if progress.current_step is None else f" It is at {format_step_number(progress.current_step)}."
     body = render_sentence(f"{question}{at}", TextStyle.STRONG)
     body += [
-        row for words in describe_stopped_models(course) for row in render_sentence(f"{words}.", TextStyle.ATTENTION)
+        row for words in describe_stopped_models(progress) for row in render_sentence(f"{words}.", TextStyle.ATTENTION)
     ]
     return [*body, *render_sentence(way_on)]
 
@@ -222,26 +222,26 @@ def _render_switch_question(course: SwitchProgress, question: str, way_on: str) 
 class LeaveSwitchDialog(ChoiceDialog):
     """Asks before the panel ends in the middle of its switch; `LEAVE_ANSWER` is its yes."""
 
-    def __init__(self, course: SwitchProgress) -> None:
+    def __init__(self, progress: SwitchProgress) -> None:
         way_on = "It then stays as it is until sparkctl resume continues it or sparkctl abort undoes it."
-        body = _render_switch_question(course, f"Leave the switch to {course.instance} in the middle?", way_on)
+        body = _render_switch_question(progress, f"Leave the switch to {progress.instance} in the middle?", way_on)
         super().__init__("leave", body, (("", "stay"), (LEAVE_ANSWER, "leave it, and the panel")), TextStyle.ATTENTION)
 
 
-def confirm_exit(panel: Panel, course: SwitchProgress) -> None:
+def confirm_exit(panel: Panel, progress: SwitchProgress) -> None:
     """Ask before the panel ends during its switch; a second request in the open dialog ends it."""
     if isinstance(panel.screen, LeaveSwitchDialog):
         panel.exit_panel()
     else:
-        opened = panel.push_screen(LeaveSwitchDialog(course), lambda answer: panel.exit_panel() if answer else None)
+        opened = panel.push_screen(LeaveSwitchDialog(progress), lambda answer: panel.exit_panel() if answer else None)
         panel.keyboard.hold_until_mounted(opened)
 
 
-def build_interrupt_dialog(course: SwitchProgress) -> ChoiceDialog:
+def build_interrupt_dialog(progress: SwitchProgress) -> ChoiceDialog:
     """Return the question before the switch screen interrupts its switch."""
     body = _render_switch_question(
-        course,
-        f"Interrupt the switch to {course.instance}?",
+        progress,
+        f"Interrupt the switch to {progress.instance}?",
         "You can continue or undo it later, also from this screen.",
     )
     return ChoiceDialog("interrupt", body, (("", "let it go on"), (LEAVE_ANSWER, "interrupt it")), TextStyle.ATTENTION)

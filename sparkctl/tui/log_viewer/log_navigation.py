@@ -68,9 +68,9 @@ def wrap_offsets(text: str, width: int) -> tuple[int, ...]:
 class LogLayout:
     """Lays out the lines of ``rows`` on ``height`` rows of ``width`` cells."""
 
-    def __init__(self, book: LogBuffer) -> None:
-        self.book = book
-        self.rows: LineOrder = book.order
+    def __init__(self, buffer: LogBuffer) -> None:
+        self.buffer = buffer
+        self.rows: LineOrder = buffer.order
         self.width = 80
         self.height = 24
         self.is_wrapped = False
@@ -96,9 +96,9 @@ class LogLayout:
         starts = self._find_row_starts(line) if self.is_wrapped else (0,)
         return starts[min(row, len(starts) - 1)]
 
-    def build_page(self, place: RowPosition) -> list[LogRow]:
+    def build_page(self, position: RowPosition) -> list[LogRow]:
         """Return the rows of the screen from a position on; fewer than its height at the end of the log."""
-        index, skip = place
+        index, skip = position
         found: list[LogRow] = []
         for offset, line in enumerate(self.get_lines(index, self.height)):
             serial = self.rows.dropped + max(0, index) + offset
@@ -128,9 +128,9 @@ class LogLayout:
                 return len(self.rows) - back, -room
         return 0, 0
 
-    def move_position(self, place: RowPosition, by: int) -> RowPosition:
+    def move_position(self, position: RowPosition, by: int) -> RowPosition:
         """Return the position ``by`` rows further down (negative: up), within the log."""
-        index, row = place
+        index, row = position
         if not self.is_wrapped:
             return self.clamp_position((index + by, 0))
         row += by
@@ -142,9 +142,9 @@ class LogLayout:
             row -= height
         return self.clamp_position((index, row))
 
-    def clamp_position(self, place: RowPosition) -> RowPosition:
+    def clamp_position(self, position: RowPosition) -> RowPosition:
         """Return the nearest position that fills the screen."""
-        return max((0, 0), min(place, self.find_bottom_position()))
+        return max((0, 0), min(position, self.find_bottom_position()))
 
     def _count_line_rows(self, index: int) -> int:
         return sum(len(self._find_row_starts(line)) for line in self.get_lines(index, 1))
@@ -157,27 +157,27 @@ class LogLayout:
             self._lines.clear()
         low, high = min(numbers), max(numbers) + 1
         if high - low <= 4 * len(numbers):
-            found = self.book.read_lines(low, high)
+            found = self.buffer.read_lines(low, high)
         else:
-            found = [line for number in numbers for line in self.book.read_lines(number, number + 1)]
+            found = [line for number in numbers for line in self.buffer.read_lines(number, number + 1)]
         self._lines.update((line.number, line) for line in found)
 
 
 class LogViewPosition:
-    """The position in the lines that ``sight`` shows, as ``layout`` lays them out.
+    """The position in the lines that ``log_filter`` shows, as ``layout`` lays them out.
 
     ``current`` is the line of the last jump, ``left`` the first visible cell of every line, ``current_left`` that of the
     current line alone: other lines do not move for a match that is far to the right.
     """
 
-    def __init__(self, sight: LogFilter, layout: LogLayout) -> None:
+    def __init__(self, log_filter: LogFilter, layout: LogLayout) -> None:
         self.layout = layout
         self.is_following = True
         self.top: RowPosition = (0, 0)
         self.current: LineKey | None = None
         self.left = 0
         self.current_left = 0
-        self._sight = sight
+        self._filter = log_filter
         self._anchor: tuple[LineKey, int] | None = None  # the line at the top and its first visible character
         self._marked: tuple[tuple[LineKey, int] | None, LineKey | None, int, bool] | None = None
         self._seen_to: LineKey = (0, 0)  # the key of the first line after the last `restore_position`
@@ -194,7 +194,7 @@ class LogViewPosition:
     def restore_position(self) -> None:
         """Restore the position after any change."""
         layout = self.layout
-        layout.rows = rows = self._sight.rows
+        layout.rows = rows = self._filter.rows
         last = rows.get_key(len(rows) - 1) if len(rows) else (0, -1)
         self._seen_to = last[0], last[1] + 1
         if self.is_following or self._anchor is None or not len(rows):
@@ -227,16 +227,16 @@ class LogViewPosition:
         elif rows < 0 or not self.is_following:
             self.scroll_to_position(self.layout.move_position(self.top, rows))
 
-    def scroll_to_position(self, place: RowPosition) -> None:
+    def scroll_to_position(self, position: RowPosition) -> None:
         """Scroll so that a position is at the top."""
         self.pause_following()
-        self._set_top(place)
+        self._set_top(position)
 
     def scroll_to_line(self, key: LineKey) -> None:
         """Make a line the current one and scroll to it, with some lines above it."""
         self.pause_following()
         self.current, self.current_left = key, self.left
-        self.layout.rows = self._sight.rows
+        self.layout.rows = self._filter.rows
         if not self._is_on_screen(key):
             self._scroll_into_view(key)
 
@@ -304,7 +304,7 @@ class LogViewPosition:
 
     def match_index(self) -> int | None:
         """Return the number of the current line among the matches, from 1; None where it is no match."""
-        found = self._sight.found_rows
+        found = self._filter.found_rows
         if found is None or self.current is None:
             return None
         at = found.find_index(self.current)
@@ -314,19 +314,21 @@ class LogViewPosition:
         """Return how many lines arrived since the reader paused and are still below the screen."""
         if self.is_following:
             return 0
-        rows = self._sight.rows
+        rows = self._filter.rows
         seen = self.top[0] + len({row.serial for row in self.build_page()})
         return max(0, len(rows) - max(seen, rows.find_index(self._paused_at)))
 
-    def _set_top(self, place: RowPosition) -> None:
+    def _set_top(self, position: RowPosition) -> None:
         layout = self.layout
-        self.top = place
-        lines = layout.get_lines(place[0], 1)
-        self._anchor = (layout.rows.get_key(place[0]), layout.find_row_start(lines[0], place[1])) if lines else None
+        self.top = position
+        lines = layout.get_lines(position[0], 1)
+        self._anchor = (
+            (layout.rows.get_key(position[0]), layout.find_row_start(lines[0], position[1])) if lines else None
+        )
 
     def _reveal_match(self, key: LineKey) -> None:
         """Scroll the current line sideways to its first match."""
-        line, pattern = self._sight.book.get_line(key[1]), self._sight.pattern
+        line, pattern = self._filter.buffer.get_line(key[1]), self._filter.pattern
         if line is None or pattern is None or self.layout.is_wrapped:
             return
         text, width = line.text[:MAX_SHOWN_CHARACTERS], self.layout.width
@@ -337,10 +339,10 @@ class LogViewPosition:
 
 
 class LogNavigator:
-    """Moves ``place`` as soon as ``sight`` has found the target; ``say`` gets messages for the reader."""
+    """Moves ``position`` as soon as ``log_filter`` has found the target; ``say`` gets messages for the reader."""
 
-    def __init__(self, sight: LogFilter, place: LogViewPosition, say: Callable[[str], None]) -> None:
-        self._sight, self._place, self._say = sight, place, say
+    def __init__(self, log_filter: LogFilter, position: LogViewPosition, say: Callable[[str], None]) -> None:
+        self._filter, self._position, self._say = log_filter, position, say
         self._source, self._at = 0, 0
         self._lines: tuple[int, ...] = ()  # the lines that prove a verdict; `_at` is the last one visited
 
@@ -349,20 +351,20 @@ class LogNavigator:
 
         def jump_to_nearest(rows: LineOrder) -> None:
             if len(rows):
-                self._place.jump_to_next(rows, backwards=self._place.is_following, is_quiet=True)
+                self._position.jump_to_next(rows, backwards=self._position.is_following, is_quiet=True)
 
-        self._sight.set_search(pattern, jump_to_nearest if jump else None)
+        self._filter.set_search(pattern, jump_to_nearest if jump else None)
 
     def go_to_match(self, *, backwards: bool) -> None:
         """Go to the next match, or the next line of evidence without a search; wrap around the end of the log."""
-        found = self._sight.found_rows
+        found = self._filter.found_rows
         if found is None and self._lines:
             self._at = (self._at + (-1 if backwards else 1)) % len(self._lines)
             self._go_to_evidence_line()
         elif found is None:
             self._say("no search yet: / finds")
         elif not len(found):
-            self._say("no match" if self._sight.search_progress is None else "no match yet")
+            self._say("no match" if self._filter.search_progress is None else "no match yet")
         else:
             self._jump_and_report(found, backwards=backwards)
 
@@ -375,18 +377,18 @@ class LogNavigator:
             else:
                 self._say("no ready line and no failure among the shown lines")
 
-        self._sight.search_once(search.select_marks, jump_to_marker)
+        self._filter.search_once(search.select_marks, jump_to_marker)
 
     def go_to_first_error(self) -> None:
         """Go to the first error of the shown lines."""
 
         def scroll_to_first(rows: LineOrder) -> None:
             if len(rows):
-                self._place.scroll_to_line(rows.get_key(0))
+                self._position.scroll_to_line(rows.get_key(0))
             else:
                 self._say("no error among the shown lines")
 
-        self._sight.search_once(search.select_errors, scroll_to_first)
+        self._filter.search_once(search.select_errors, scroll_to_first)
 
     def go_to_evidence(self, source: int, line: int, others: Sequence[int]) -> None:
         """Go to the line that proves a verdict best; `go_to_match` continues to the others, in the order of the log."""
@@ -406,25 +408,25 @@ class LogNavigator:
             if not len(rows):
                 self._say(f"line {line:,} is not in this log any more")
                 return
-            if not self._sight.is_shown(rows.get_key(0)):
-                self._sight.set_filter("")
-                if self._sight.source not in (None, source):
-                    self._sight.select_source(None)
-            self._place.scroll_to_line(rows.get_key(0))
+            if not self._filter.is_shown(rows.get_key(0)):
+                self._filter.set_filter("")
+                if self._filter.source not in (None, source):
+                    self._filter.select_source(None)
+            self._position.scroll_to_line(rows.get_key(0))
 
-        self._sight.search_once(search.select_evidence_line(source, line), scroll_to_found_line, everywhere=True)
+        self._filter.search_once(search.select_evidence_line(source, line), scroll_to_found_line, everywhere=True)
 
     def go_back_seconds(self, seconds: float) -> None:
         """Go to the first line of the last so many seconds before the newest line."""
-        index = self._sight.find_index_since(seconds)
+        index = self._filter.find_index_since(seconds)
         if index is None:
             self._say("no line here has a time")
         else:
-            self._place.scroll_to_position(self._place.layout.clamp_position((index, 0)))
+            self._position.scroll_to_position(self._position.layout.clamp_position((index, 0)))
             self._say(
                 f"the last {format_duration(seconds)} of this log begin here" if index else "the whole log is newer"
             )
 
     def _jump_and_report(self, rows: LineOrder, *, backwards: bool) -> None:
-        if self._place.jump_to_next(rows, backwards=backwards):
+        if self._position.jump_to_next(rows, backwards=backwards):
             self._say("from the end again" if backwards else "from the beginning again")

@@ -163,7 +163,7 @@ class LogPane(Vertical):
 
     def __init__(
         self,
-        book: LogBuffer,
+        buffer: LogBuffer,
         *,
         instance: str = "log",
         directory: Path | None = None,
@@ -171,7 +171,7 @@ class LogPane(Vertical):
         now: Callable[[], datetime] = _utc_now,
     ) -> None:
         super().__init__()
-        self.view = LogView(book, zone=zone)
+        self.view = LogView(buffer, zone=zone)
         self.view.key_filter = self._route_key_to_prompt
         self._status = LogStatusLine()
         self._prompt = SearchPrompt()
@@ -233,7 +233,7 @@ class LogPane(Vertical):
         mode = PromptMode(what)
         self.view.save_position()
         self._has_typed = False
-        self._prompt.open_prompt(mode, self.view.sight.sought if mode is PromptMode.FIND else self.view.sight.only)
+        self._prompt.open_prompt(mode, self.view.filter.sought if mode is PromptMode.FIND else self.view.filter.only)
 
     def action_save(self) -> None:
         """Save the shown lines to a file named after the instance and the time."""

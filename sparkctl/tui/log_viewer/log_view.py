@@ -123,13 +123,13 @@ class LogScrollView(ScrollView, can_focus=True):
         Binding("G", "scroll_end", "last line", id="log.end", show=False),
     ]
 
-    def __init__(self, book: LogBuffer, painter: LogLineRenderer) -> None:
+    def __init__(self, buffer: LogBuffer, renderer: LogLineRenderer) -> None:
         super().__init__()
-        self.book = book
-        self.sight = LogFilter(book)
-        self.place = LogViewPosition(self.sight, LogLayout(book))
-        self.painter = painter
-        painter.has_sources = len(book.sources) > 1
+        self.buffer = buffer
+        self.filter = LogFilter(buffer)
+        self.position = LogViewPosition(self.filter, LogLayout(buffer))
+        self.renderer = renderer
+        renderer.has_sources = len(buffer.sources) > 1
         self._page: list[LogRow] | None = None
         self._painted = 0.0
         self._painted_end = 0
@@ -143,16 +143,16 @@ class LogScrollView(ScrollView, can_focus=True):
 
     def add_lines(self, source: int, lines: Iterable[LogLine]) -> None:
         """Add lines of a source, in their order."""
-        self.book.add_lines(source, lines)
+        self.buffer.add_lines(source, lines)
         self.apply_new_lines()
 
     def apply_new_lines(self) -> None:
         """Show lines that were added to the buffer elsewhere."""
-        self.sight.catch_up()
+        self.filter.catch_up()
         if self._paint_timer is not None or not self.is_attached:
             return
         pause = PAINT_SECONDS if self.is_following else PAUSED_PAINT_SECONDS
-        if self.is_following and self.book.spool.end - self._painted_end > self.place.layout.height:
+        if self.is_following and self.buffer.spool.end - self._painted_end > self.position.layout.height:
             pause = FLOOD_PAINT_SECONDS
         wait = self._painted + pause - time.monotonic()
         if wait <= 0:
@@ -165,21 +165,21 @@ class LogScrollView(ScrollView, can_focus=True):
     @property
     def is_following(self) -> bool:
         """Whether the view follows the newest line."""
-        return self.place.is_following
+        return self.position.is_following
 
     def follow_end(self) -> None:
         """Follow the newest line."""
-        self.place.follow_end()
+        self.position.follow_end()
         if self.is_attached:
             self._paint_new_lines()
 
     def pause_following(self) -> None:
         """Stop following."""
-        if self.place.pause_following():
+        if self.position.pause_following():
             self.report_state()  # the painted rows do not change
 
     def _move_rows(self, rows: int) -> None:
-        self.place.move_rows(rows)
+        self.position.move_rows(rows)
         self.repaint()
 
     # painting
@@ -194,7 +194,7 @@ class LogScrollView(ScrollView, can_focus=True):
         """Paint new lines if they are visible; otherwise only the count changes."""
         before = self._page
         self._refresh_rows()
-        self._page = self.place.build_page()
+        self._page = self.position.build_page()
         if before != self._page:
             self.refresh()
 
@@ -203,19 +203,19 @@ class LogScrollView(ScrollView, can_focus=True):
         if self._paint_timer is not None:
             self._paint_timer.stop()
             self._paint_timer = None
-        self._painted, self._painted_end = time.monotonic(), self.book.spool.end
-        layout = self.place.layout
+        self._painted, self._painted_end = time.monotonic(), self.buffer.spool.end
+        layout = self.position.layout
         if layout.height <= 0 and not self._measure_page():
             return
-        self.place.restore_position()
+        self.position.restore_position()
         self._page = None
         # Not through the reactive: a new height of the log needs no new layout of the screen.
         self.set_reactive(Widget.virtual_size, Size(self.size.width, layout.find_bottom_position()[0] + layout.height))
         self._is_placing = True
         try:
             self._update_scrollbar()
-            if round(self.scroll_y) != self.place.top[0]:
-                self.scroll_y = self.scroll_target_y = self.place.top[0]
+            if round(self.scroll_y) != self.position.top[0]:
+                self.scroll_y = self.scroll_target_y = self.position.top[0]
         finally:
             self._is_placing = False
         self.report_state()
@@ -224,52 +224,52 @@ class LogScrollView(ScrollView, can_focus=True):
         bar, whole = self.vertical_scrollbar, self.virtual_size.height
         known = bar.window_virtual_size
         is_near = self.is_following and 0.99 * whole <= known <= whole and bar.position >= known - bar.window_size
-        if is_near and bar.window_size == self.place.layout.height:
+        if is_near and bar.window_size == self.position.layout.height:
             return  # the thumb would not move by a cell, and painting it costs as much as painting the log
         bar.window_virtual_size = whole
-        bar.window_size = self.place.layout.height
-        bar.position = self.place.top[0]
+        bar.window_size = self.position.layout.height
+        bar.position = self.position.top[0]
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         """Follow the scrollbar, or a selection that is dragged over the edge."""
         if self._is_placing:
             return
         super().watch_scroll_y(old_value, new_value)
-        if round(new_value) == self.place.top[0]:
+        if round(new_value) == self.position.top[0]:
             return
-        if self.scrollable_content_region.height != self.place.layout.height:
+        if self.scrollable_content_region.height != self.position.layout.height:
             return  # Textual adapts to a new size; `on_resize` restores the position
-        if round(new_value) < self.place.top[0] or not self.is_following:
-            self.place.scroll_to_position(self.place.layout.clamp_position((round(new_value), 0)))
+        if round(new_value) < self.position.top[0] or not self.is_following:
+            self.position.scroll_to_position(self.position.layout.clamp_position((round(new_value), 0)))
         self.repaint()
 
     def render_line(self, y: int) -> Strip:
         """Return one row of the screen."""
-        painter = self.painter
-        if not painter.styles:
-            painter.base = self.rich_style
-            painter.styles = {
+        renderer = self.renderer
+        if not renderer.styles:
+            renderer.base = self.rich_style
+            renderer.styles = {
                 name: resolve_log_style(name, self.get_component_rich_style(f"log-view--{name}"))
                 for name in STYLE_NAMES
             }
         if self._page is None:
-            self._page = self.place.build_page()
+            self._page = self.position.build_page()
         if y >= len(self._page):
-            return painter.render_blank_strip()
+            return renderer.render_blank_strip()
         row = self._page[y]
         above = self._page[y - 1].line if y else None
-        return painter.render_strip(
+        return renderer.render_strip(
             row,
-            self.place.left_cell_of(row),
-            painter.find_overlay_ranges(row, self.sight.pattern, self.text_selection),
-            is_current=row.line.line_key == self.place.current,
+            self.position.left_cell_of(row),
+            renderer.find_overlay_ranges(row, self.filter.pattern, self.text_selection),
+            is_current=row.line.line_key == self.position.current,
             goes_on=above is not None and above.level is row.line.level and above.source == row.line.source,
         )
 
     def notify_style_update(self) -> None:
         """Use the colours of a new theme."""
         super().notify_style_update()
-        self.painter.styles = {}  # `render_line` reads them again: the component styles are not updated yet
+        self.renderer.styles = {}  # `render_line` reads them again: the component styles are not updated yet
 
     def on_mount(self) -> None:
         """Fit to the size after the first layout.
@@ -305,8 +305,8 @@ class LogScrollView(ScrollView, can_focus=True):
     def _measure_page(self) -> bool:
         """Update the size of the page; return False before the first layout."""
         region = self.scrollable_content_region
-        self.painter.width = max(1, region.width)
-        self.place.resize_page(self.painter.text_width, region.height)
+        self.renderer.width = max(1, region.width)
+        self.position.resize_page(self.renderer.text_width, region.height)
         return region.height > 0
 
     def action_scroll_up(self) -> None:
@@ -319,15 +319,15 @@ class LogScrollView(ScrollView, can_focus=True):
 
     def action_page_up(self) -> None:
         """Scroll up by a screen less a row."""
-        self._move_rows(-max(1, self.place.layout.height - 1))
+        self._move_rows(-max(1, self.position.layout.height - 1))
 
     def action_page_down(self) -> None:
         """Scroll down by a screen less a row."""
-        self._move_rows(max(1, self.place.layout.height - 1))
+        self._move_rows(max(1, self.position.layout.height - 1))
 
     def action_scroll_home(self) -> None:
         """Scroll to the first line in the buffer."""
-        self.place.scroll_to_position((0, 0))
+        self.position.scroll_to_position((0, 0))
         self.repaint()
 
     def action_scroll_end(self) -> None:
@@ -343,7 +343,7 @@ class LogScrollView(ScrollView, can_focus=True):
         self._shift_sideways(_SIDEWAYS_CELLS)
 
     def _shift_sideways(self, cells: int) -> None:
-        self.place.scroll_sideways(cells)
+        self.position.scroll_sideways(cells)
         self.repaint()
 
     def on_mouse_scroll_up(self, event: MouseScrollUp) -> None:
@@ -397,7 +397,7 @@ def extract_selected_text(layout: LogLayout, selection: Selection) -> tuple[str,
     return "\n".join(parts), True
 
 
-async def save_lines(book: LogBuffer, rows: LineOrder, path: Path) -> str:
+async def save_lines(buffer: LogBuffer, rows: LineOrder, path: Path) -> str:
     """Write the lines to a new file, as ``TIME [SOURCE] TEXT``; return a message about the result."""
     try:
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -411,8 +411,8 @@ async def save_lines(book: LogBuffer, rows: LineOrder, path: Path) -> str:
             key, last = (rows.get_key(0), rows.get_key(len(rows) - 1)) if len(rows) else ((0, 0), (0, -1))
             while key <= last and (index := rows.find_index(key)) < len(rows):
                 keys = [rows.get_key(at) for at in range(index, min(len(rows), index + _LINES_PER_WRITE))]
-                lines = [line for each in keys if each <= last and (line := book.get_line(each[1])) is not None]
-                out.writelines(f"{_format_saved_line(book, line)}\n" for line in lines)
+                lines = [line for each in keys if each <= last and (line := buffer.get_line(each[1])) is not None]
+                out.writelines(f"{_format_saved_line(buffer, line)}\n" for line in lines)
                 count += len(lines)
                 key = keys[-1][0], keys[-1][1] + 1
                 await asyncio.sleep(0)
@@ -421,8 +421,8 @@ async def save_lines(book: LogBuffer, rows: LineOrder, path: Path) -> str:
     return f"{count:,} {'line' if count == 1 else 'lines'} in {path}"
 
 
-def _format_saved_line(book: LogBuffer, line: BufferedLine) -> str:
-    source = f"{book.sources[line.source]} " if len(book.sources) > 1 else ""
+def _format_saved_line(buffer: LogBuffer, line: BufferedLine) -> str:
+    source = f"{buffer.sources[line.source]} " if len(buffer.sources) > 1 else ""
     return f"{line.when} {source}{line.text}"
 
 
@@ -476,11 +476,11 @@ class LogView(LogScrollView, can_focus=True):
             """Return whether a newer message of this view replaces this one."""
             return isinstance(message, LogView.Changed) and message.view is self.view
 
-    def __init__(self, book: LogBuffer, *, zone: tzinfo | None = None) -> None:
-        super().__init__(book, LogLineRenderer(book.sources, zone=zone))
+    def __init__(self, buffer: LogBuffer, *, zone: tzinfo | None = None) -> None:
+        super().__init__(buffer, LogLineRenderer(buffer.sources, zone=zone))
         self.state = LogViewState()
         self.key_filter: Callable[[KeyPress], bool] | None = None  # called with every key; True: the key is handled
-        self.seek = LogNavigator(self.sight, self.place, self.show_note)
+        self.navigator = LogNavigator(self.filter, self.position, self.show_note)
         self._note: str | None = None
         self._note_timer: Timer | None = None
         self._is_working = False
@@ -491,18 +491,18 @@ class LogView(LogScrollView, can_focus=True):
 
     def set_filter(self, typed: str) -> None:
         """Show only matching lines; an empty pattern shows all. A faulty one shows its error and filters nothing."""
-        self.sight.set_filter(sanitize_line(typed))
+        self.filter.set_filter(sanitize_line(typed))
         self._run_search_step()
 
     def set_search(self, typed: str, *, jump: bool = False) -> None:
         """Search for a pattern; with ``jump`` go to the nearest match. An empty pattern ends the search."""
-        self.seek.search_pattern(sanitize_line(typed), jump=jump)
+        self.navigator.search_pattern(sanitize_line(typed), jump=jump)
         self._run_search_step()
 
     def show_source(self, source: int | None) -> None:
         """Show one source alone, or all merged (None)."""
-        self.sight.select_source(source)
-        self.painter.has_sources = source is None and len(self.book.sources) > 1
+        self.filter.select_source(source)
+        self.renderer.has_sources = source is None and len(self.buffer.sources) > 1
         self.fit_to_size()
         self._run_search_step()
 
@@ -511,41 +511,41 @@ class LogView(LogScrollView, can_focus=True):
 
         Without a search, the keys for matches visit this line and the ``others`` that prove the verdict.
         """
-        self.painter.has_numbers = True
-        self.painter.proofs = frozenset((source, one) for one in (line, *others))
-        self.seek.go_to_evidence(source, line, others)
-        self.painter.has_sources = self.sight.source is None and len(self.book.sources) > 1
+        self.renderer.has_numbers = True
+        self.renderer.proofs = frozenset((source, one) for one in (line, *others))
+        self.navigator.go_to_evidence(source, line, others)
+        self.renderer.has_sources = self.filter.source is None and len(self.buffer.sources) > 1
         self.fit_to_size()
         self._run_search_step()
 
     def save_position(self) -> None:
         """Save the position for `return_to_saved`."""
-        self.place.save_position()
+        self.position.save_position()
 
     def return_to_saved(self) -> None:
         """Return to the saved position."""
-        self.place.return_to_saved()
+        self.position.return_to_saved()
         self.repaint()
 
     def _run_search_step(self) -> None:
         """Run the search and the filter: a short slice at once, the rest in a worker between keys."""
         if not self.is_attached:
             return
-        rows = self.sight.rows
-        if self.sight.run_for(SEARCH_SLICE_SECONDS) and not self._is_working:
+        rows = self.filter.rows
+        if self.filter.run_for(SEARCH_SLICE_SECONDS) and not self._is_working:
             self._is_working = True
-            self.run_worker(self._continue_search(), group="sight", exit_on_error=True)
+            self.run_worker(self._continue_search(), group="filter", exit_on_error=True)
         self._repaint_rows(rows)
 
     async def _continue_search(self) -> None:
         try:
-            rows, is_left, reported = self.sight.rows, True, 0.0
+            rows, is_left, reported = self.filter.rows, True, 0.0
             while is_left:
                 await asyncio.sleep(0.001)
-                is_left = self.sight.run_for(SEARCH_SLICE_SECONDS)
-                if rows is not self.sight.rows or not is_left:
+                is_left = self.filter.run_for(SEARCH_SLICE_SECONDS)
+                if rows is not self.filter.rows or not is_left:
                     self._repaint_rows(rows)
-                    rows = self.sight.rows
+                    rows = self.filter.rows
                 elif time.monotonic() - reported > PAINT_SECONDS:
                     reported = time.monotonic()
                     self.report_state()  # shows the progress
@@ -553,7 +553,7 @@ class LogView(LogScrollView, can_focus=True):
             self._is_working = False
 
     def _repaint_rows(self, before: LineOrder) -> None:
-        if self.sight.rows is not before:
+        if self.filter.rows is not before:
             self.screen.clear_selection()
         self.repaint()
 
@@ -583,27 +583,27 @@ class LogView(LogScrollView, can_focus=True):
 
     def report_state(self) -> None:
         """Post `Changed` if the state has changed."""
-        sight, found = self.sight, self.sight.found_rows
+        log_filter, found = self.filter, self.filter.found_rows
         state = LogViewState(
             is_following=self.is_following,
-            new=self.place.count_new_lines(),
-            total=len(self.book.spool),
-            hidden=self.book.omitted if self.book.spool.first == 0 else 0,
-            shown=len(sight.rows),
-            find=sight.sought,
+            new=self.position.count_new_lines(),
+            total=len(self.buffer.spool),
+            hidden=self.buffer.omitted if self.buffer.spool.first == 0 else 0,
+            shown=len(log_filter.rows),
+            find=log_filter.sought,
             found=None if found is None else len(found),
-            at=self.place.match_index(),
-            finding=sight.search_progress,
-            only=sight.only,
-            narrowing=sight.filter_progress,
-            fault=sight.fault,
-            is_wrapped=self.place.layout.is_wrapped,
-            has_times=self.painter.has_times,
-            has_numbers=self.painter.has_numbers,
-            left=self.place.left,
-            sources=len(self.book.sources),
-            source=None if sight.source is None else self.book.sources[sight.source],
-            trouble=self.book.spool.write_error,
+            at=self.position.match_index(),
+            finding=log_filter.search_progress,
+            only=log_filter.only,
+            narrowing=log_filter.filter_progress,
+            fault=log_filter.fault,
+            is_wrapped=self.position.layout.is_wrapped,
+            has_times=self.renderer.has_times,
+            has_numbers=self.renderer.has_numbers,
+            left=self.position.left,
+            sources=len(self.buffer.sources),
+            source=None if log_filter.source is None else self.buffer.sources[log_filter.source],
+            trouble=self.buffer.spool.write_error,
             note=self._note,
             was_waited_for=self._was_waited_for,
         )
@@ -615,7 +615,7 @@ class LogView(LogScrollView, can_focus=True):
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
         """Return the selected text, up to the limit of the clipboard."""
-        text, is_whole = extract_selected_text(self.place.layout, selection)
+        text, is_whole = extract_selected_text(self.position.layout, selection)
         if not is_whole:
             self.show_note("more than a clipboard takes; ctrl+s saves all shown lines to a file")
         return text, "\n"
@@ -631,8 +631,8 @@ class LogView(LogScrollView, can_focus=True):
         if selected := self.screen.get_selected_text():
             self._copy_to_clipboard(selected, selected.count("\n") + 1)
             return
-        lines = {row.serial: row.line for row in self.place.build_page()}.values()
-        chosen = [line for line in lines if line.line_key == self.place.current] or list(lines)
+        lines = {row.serial: row.line for row in self.position.build_page()}.values()
+        chosen = [line for line in lines if line.line_key == self.position.current] or list(lines)
         self._copy_to_clipboard("\n".join(line.text for line in chosen), len(chosen))
 
     def _copy_to_clipboard(self, text: str, count: int) -> None:
@@ -646,7 +646,7 @@ class LogView(LogScrollView, can_focus=True):
         """Write the shown lines to a new file of mode 0600 in the background; a note shows its path."""
 
         async def write_and_report() -> None:
-            words = await save_lines(self.book, self.sight.rows, path)
+            words = await save_lines(self.buffer, self.filter.rows, path)
             self.show_note(words)
             self.post_message(LogView.Saved(words))
 
@@ -665,18 +665,18 @@ class LogView(LogScrollView, can_focus=True):
 
     def action_next_match(self, backwards: bool = False) -> None:
         """Go to the next match, or without a search to the next line that proves the verdict."""
-        self.seek.go_to_match(backwards=backwards)
+        self.navigator.go_to_match(backwards=backwards)
         self._run_search_step()
         self.repaint()
 
     def action_next_mark(self, backwards: bool = False) -> None:
         """Go to the next ready line or failure."""
-        self.seek.go_to_marker(backwards=backwards)
+        self.navigator.go_to_marker(backwards=backwards)
         self._run_search_step()
 
     def action_first_error(self) -> None:
         """Go to the first error of the shown lines."""
-        self.seek.go_to_first_error()
+        self.navigator.go_to_first_error()
         self._run_search_step()
 
     def action_back(self) -> None:
@@ -684,50 +684,50 @@ class LogView(LogScrollView, can_focus=True):
         if self.is_following:
             self._backs = 0
         if self._backs < len(BACK_STEPS_SECONDS):
-            self.seek.go_back_seconds(BACK_STEPS_SECONDS[self._backs])
+            self.navigator.go_back_seconds(BACK_STEPS_SECONDS[self._backs])
         else:
-            self.place.scroll_to_position((0, 0))
+            self.position.scroll_to_position((0, 0))
             self.show_note("the first line that is kept")
         self._backs = (self._backs + 1) % (len(BACK_STEPS_SECONDS) + 1)
         self.repaint()
 
     def adopt_settings(self, other: LogView) -> None:
         """Wrap lines and show times and numbers as another view does."""
-        self.place.layout.is_wrapped = other.place.layout.is_wrapped
-        self.painter.has_times, self.painter.has_numbers = other.painter.has_times, other.painter.has_numbers
+        self.position.layout.is_wrapped = other.position.layout.is_wrapped
+        self.renderer.has_times, self.renderer.has_numbers = other.renderer.has_times, other.renderer.has_numbers
 
     def action_wrap(self) -> None:
         """Wrap long lines, or not."""
-        self.place.toggle_wrap()
+        self.position.toggle_wrap()
         self.repaint()
 
     def action_times(self) -> None:
         """Show the time of each line, or hide it."""
-        self.painter.has_times = not self.painter.has_times
+        self.renderer.has_times = not self.renderer.has_times
         self.fit_to_size()
 
     def action_numbers(self) -> None:
         """Show the number of each line in its own log, as verdicts name it, or hide it."""
-        self.painter.has_numbers = not self.painter.has_numbers
+        self.renderer.has_numbers = not self.renderer.has_numbers
         self.fit_to_size()
 
     def action_source(self) -> None:
         """Show all sources merged, then each alone."""
-        if len(self.book.sources) == 1:
+        if len(self.buffer.sources) == 1:
             self.show_note("this is a single log; M shows more logs")
             return
-        source = self.sight.source
+        source = self.filter.source
         after = 0 if source is None else source + 1
-        self.show_source(after if after < len(self.book.sources) else None)
+        self.show_source(after if after < len(self.buffer.sources) else None)
 
     def action_clear(self) -> None:
         """Clear the selection, else the search, else the filter; without any leave the key to others."""
         if self.text_selection is not None:
             self.screen.clear_selection()
-        elif self.sight.sought:
-            self.place.current = None
+        elif self.filter.sought:
+            self.position.current = None
             self.set_search("")
-        elif self.sight.only:
+        elif self.filter.only:
             self.set_filter("")
         else:
             raise SkipAction

@@ -57,9 +57,12 @@ class BenchScreen(ListScreen[int]):
     def _build_bench_model(self) -> BenchScreenModel:
         controller = self.panel.controller
         model = BenchScreenModel(
-            runs=self._runs, live={} if controller is None else controller.store.jobs.measuring, chosen=self._selected_key,
-            pattern=search.parse_filter(self._typed), further=self._scroll_offset,
-        )  # fmt: skip
+            runs=self._runs,
+            live={} if controller is None else controller.store.jobs.measuring,
+            chosen=self._selected_key,
+            pattern=search.parse_filter(self._typed),
+            further=self._scroll_offset,
+        )
         run = model.selected
         if controller is None or run is None or not run.nodes or run.nodes[0] not in controller.store.nodes:
             return model

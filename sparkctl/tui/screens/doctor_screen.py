@@ -60,7 +60,7 @@ class DoctorScreen(ListScreen[tuple[str, ...]]):
         reported = [one for view in views for one in controller.store.get_reported_findings(view.name)]
         asked = tuple(
             DoctorProgress(name, now - seen.runs[name].begun, len(seen.runs[name].found)) for name in seen.running_nodes
-        )  # fmt: skip
+        )
         when = [one for name in panel.node_names if (one := seen.get_last_run_time(name)) is not None]
         return DoctorScreenModel(
             entries=merge_findings(seen.all_findings, views, reported, seen.get_last_run_time),

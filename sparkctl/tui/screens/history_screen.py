@@ -72,7 +72,7 @@ class HistoryScreen(ListScreen[int]):
         return HistoryScreenModel(
             operations=self._operations,
             chosen=self._selected_key,
-            told=self._detail,
+            detail=self._detail,
             trouble=self._trouble,
             pattern=search.parse_filter(self._typed),
             further=self._scroll_offset,

@@ -193,9 +193,13 @@ class InstanceScreen(ScrollScreen):
         end = self._start_result()
         verdict = None if end is None else end.verdict
         return replace(
-            now, node=self._node, instance=self._instance, has_verdict=end is not None,
-            proof=None if verdict is None else find_evidence_line(verdict), has_change=bool(verdict and verdict.edit),
-        )  # fmt: skip
+            now,
+            node=self._node,
+            instance=self._instance,
+            has_verdict=end is not None,
+            proof=None if verdict is None else find_evidence_line(verdict),
+            has_change=bool(verdict and verdict.edit),
+        )
 
     def _start_result(self) -> CommandEnded | None:
         controller = self.panel.controller
@@ -257,9 +261,9 @@ class InstanceScreen(ScrollScreen):
         self._diagnose_exit(controller, one)
         run = self._launch or _find_pending_plan(controller, self._node, self._instance)
         end = self._start_result()
-        course = store.get_startup_timeline(self._node, self._instance)
+        timeline = store.get_startup_timeline(self._node, self._instance)
         # the log of the container before this one, whose failure is not that of this start
-        is_log_of_earlier = (course is not None and course.phase in _PHASES_WITHOUT_LOG) or (
+        is_log_of_earlier = (timeline is not None and timeline.phase in _PHASES_WITHOUT_LOG) or (
             one is not None
             and None not in (one.container_id, self._log_container)
             and one.container_id != self._log_container
@@ -268,7 +272,7 @@ class InstanceScreen(ScrollScreen):
             seen=seen,
             name=self._instance,
             one=one,
-            course=course,
+            timeline=timeline,
             end=end,
             run=run,
             run_trouble=self._launch_error or _explain_missing_plan(controller),

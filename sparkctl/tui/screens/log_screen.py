@@ -188,7 +188,7 @@ class LogScreen(PanelScreen):
         """End reading and free the disk space of the buffer."""
         self._close_subscriptions()
         if self._pane is not None:
-            self._pane.view.book.close()
+            self._pane.view.buffer.close()
 
     def paint_body(self) -> None:
         """Paint the status rows; the log paints itself."""
@@ -326,13 +326,13 @@ class LogScreen(PanelScreen):
         if set(list_log_sources(controller.store, self._scope, self._chosen)) - set(self._sources):
             self._restart_reading()
 
-    def _show_log(self, book: LogBuffer) -> None:
+    def _show_log(self, buffer: LogBuffer) -> None:
         old = self._pane
-        self._pane = LogPane(book, instance=self._instance)
+        self._pane = LogPane(buffer, instance=self._instance)
         if old is not None:
             self._pane.view.adopt_settings(old.view)
             old.remove()
-            old.view.book.close()
+            old.view.buffer.close()
         self.panel.keyboard.hold_until_mounted(self._mount_log_pane(self._pane))
 
     async def _mount_log_pane(self, pane: LogPane) -> None:

@@ -109,9 +109,12 @@ class NodeScreen(ListScreen[int]):
         whose = model.describe_owner(one)
         what = f"{one.name or 'process'} ({one.pid}{f', of {whose}' if whose else ''})"
         body = [
-            *render_sentence(f"End {what} on {node.name}?", TextStyle.STRONG), (),
-            *render_sentence("TERM lets it clean up; KILL does not. What it held of memory comes back when it has ended."),
-        ]  # fmt: skip
+            *render_sentence(f"End {what} on {node.name}?", TextStyle.STRONG),
+            (),
+            *render_sentence(
+                "TERM lets it clean up; KILL does not. What it held of memory comes back when it has ended."
+            ),
+        ]
         choices = (("cancel", "Cancel"), ("TERM", "TERM"), ("KILL", "KILL"))
 
         def kill_if_confirmed(answer: str | None) -> None:

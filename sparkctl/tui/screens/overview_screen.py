@@ -135,11 +135,15 @@ class OverviewScreen(PanelScreen):
         )
         loading = {one.name for seen in glances for one in seen.view.instances if one.phase in TRANSITION_PHASES}
         return OverviewScreenModel(
-            glances=glances, chosen=panel.selected_index, notices=self._list_notices(),
+            glances=glances,
+            chosen=panel.selected_index,
+            notices=self._list_notices(),
             lines=tuple(line for line in store.log_lines.lines if not loading or line.instance in loading),
-            happened=tuple(store.event_log.entries), switching=self._render_operations(store), finding=panel.chosen_finding,
+            happened=tuple(store.event_log.entries),
+            switching=self._render_operations(store),
+            finding=panel.chosen_finding,
             findings_key=panel.format_action_key(ActionId.WRONG),
-        )  # fmt: skip
+        )
 
     def _update_held_model(self, held: OverviewScreenModel) -> OverviewScreenModel:
         """Return the model of a paused screen with the current selection and notices."""
@@ -179,8 +183,10 @@ class OverviewScreen(PanelScreen):
                 row
                 for name, view in store.switches.list_journals(store.nodes).values()
                 for row in render_unfinished_switch(
-                    describe_switch_journal(name, view), () if view.is_held or view.journal is None else tuple(keys),
-                    is_held=view.is_held, columns=panel.size.width - 2,
+                    describe_switch_journal(name, view),
+                    () if view.is_held or view.journal is None else tuple(keys),
+                    is_held=view.is_held,
+                    columns=panel.size.width - 2,
                 )
-            ]  # fmt: skip
+            ]
         return (*rows, *(render_transfer(one) for one in store.jobs.running_transfers))

@@ -51,9 +51,12 @@ async def _ask_about_running_job(panel: Panel, verb: str) -> bool:
     if going is None:
         return False
     body = [
-        *render_sentence(f"sparkctl {' '.join(going.words)}", TextStyle.LABEL), (),
-        *render_sentence(f"It is running. If you end it, what has arrived stays, and the same {verb} continues from there."),
-    ]  # fmt: skip
+        *render_sentence(f"sparkctl {' '.join(going.words)}", TextStyle.LABEL),
+        (),
+        *render_sentence(
+            f"It is running. If you end it, what has arrived stays, and the same {verb} continues from there."
+        ),
+    ]
     whether = (("go on", "let it go on"), ("end", "end it"))
     if await controller.dialogs.show_dialog(ChoiceDialog(verb, body, whether, TextStyle.ATTENTION)) == "end":
         controller.jobs.interrupt_job(going.job)
@@ -235,9 +238,11 @@ class ProfilesScreen(ListScreen[str]):
             return model
         lint = self._lint_results.get(one.summary.origin, _ProfileLint())
         return replace(
-            model, preview=self._get_preview(one.profile), warnings=files.warnings.get(one.summary.name, ()),
+            model,
+            preview=self._get_preview(one.profile),
+            warnings=files.warnings.get(one.summary.name, ()),
             sources={**model.sources, **lint.sources},
-        )  # fmt: skip
+        )
 
     def _filter_entries(self) -> tuple[ProfileEntry, ...]:
         """Return the entries that match the filter; cached."""
@@ -310,8 +315,10 @@ class ProfilesScreen(ListScreen[str]):
             note = f"~ is the user's home on {node.name}, which is not known yet"
         self._previews[key] = ProfilePreview(
             () if made.plan is None else tuple(format_docker_run(made.plan).splitlines()),
-            None if made.refusal is None else made.refusal.message, None if made.refusal is None else made.refusal.hint, note,
-        )  # fmt: skip
+            None if made.refusal is None else made.refusal.message,
+            None if made.refusal is None else made.refusal.hint,
+            note,
+        )
         self.repaint()
 
     async def _reload_files(self) -> None:

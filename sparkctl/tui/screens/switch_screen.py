@@ -51,8 +51,8 @@ class SwitchScreen(ScrollScreen):
     @property
     def breadcrumb(self) -> str:
         """The profile that is switched to."""
-        course = self._get_switch_progress()
-        return f"switch › {self._profile_name if course is None else course.instance}"
+        progress = self._get_switch_progress()
+        return f"switch › {self._profile_name if progress is None else progress.instance}"
 
     @property
     def _profile_name(self) -> str:
@@ -74,9 +74,9 @@ class SwitchScreen(ScrollScreen):
         return find_offered_command(self._build_switch_model()) or own
 
     def _why_not(self, now: ActionContext) -> str | None:
-        course = self._get_switch_progress()
-        if course is not None:
-            return "it has ended: r plans again" if course.is_over else "it is running"
+        progress = self._get_switch_progress()
+        if progress is not None:
+            return "it has ended: r plans again" if progress.is_over else "it is running"
         if self._refusal is not None:
             return self._refusal[0].splitlines()[0]
         if self._plan is None or self._planning is not None:
@@ -129,7 +129,7 @@ class SwitchScreen(ScrollScreen):
             glances={}
             if controller is None
             else {view.name: self.build_node_tile(controller, view.name, "") for view in views},
-            course=self._get_switch_progress(),
+            progress=self._get_switch_progress(),
             now=panel.displayed_time(),
             further=self._scroll_offset,
             do_key=None if do is None else format_key(do.keys[0]),
@@ -139,10 +139,10 @@ class SwitchScreen(ScrollScreen):
 
     def _list_log_lines(self) -> tuple[RecentLogLine, ...]:
         """Return the last log lines of what the switch starts: the new one, and what it needs."""
-        course, controller = self._get_switch_progress(), self.panel.controller
-        if course is None or controller is None:
+        progress, controller = self._get_switch_progress(), self.panel.controller
+        if progress is None or controller is None:
             return ()
-        new = (course.instance, *course.needs)
+        new = (progress.instance, *progress.needs)
         return tuple(one for one in controller.store.log_lines.lines if one.instance in new)
 
     def _get_switch_progress(self) -> SwitchProgress | None:
@@ -226,28 +226,28 @@ class SwitchScreen(ScrollScreen):
     def _interrupt_switch(self) -> None:
         """Ask for a confirmation and interrupt the switch."""
         controller = self.panel.controller
-        if controller is not None and (course := controller.own_switch) is not None:
-            self.panel.spawn_task(self._confirm_and_interrupt(course))
+        if controller is not None and (progress := controller.own_switch) is not None:
+            self.panel.spawn_task(self._confirm_and_interrupt(progress))
 
-    async def _confirm_and_interrupt(self, course: SwitchProgress) -> None:
+    async def _confirm_and_interrupt(self, progress: SwitchProgress) -> None:
         from sparkctl.tui.dialogs.prompts import LEAVE_ANSWER, build_interrupt_dialog
 
         controller = self.panel.controller
         assert controller is not None
-        if await controller.dialogs.show_dialog(build_interrupt_dialog(course)) == LEAVE_ANSWER:
+        if await controller.dialogs.show_dialog(build_interrupt_dialog(progress)) == LEAVE_ANSWER:
             controller.jobs.interrupt_switch()
 
     def _plan_again(self) -> None:
         """Plan again, unless a switch is running."""
-        controller, course = self.panel.controller, self._get_switch_progress()
-        if controller is None or (course is not None and not course.is_over):
+        controller, progress = self.panel.controller, self._get_switch_progress()
+        if controller is None or (progress is not None and not progress.is_over):
             self.panel.show_toast("the switch is running")
             return
         controller.hide_finished_switch()
-        if self._request is None and course is not None and course.plan is not None:
+        if self._request is None and progress is not None and progress.plan is not None:
             try:
-                profile = ProfileLibrary().load_profile(course.plan.profile)
-                self._request = self.panel.dispatcher.build_switch(profile, course.plan.profile, course.plan.nodes)
+                profile = ProfileLibrary().load_profile(progress.plan.profile)
+                self._request = self.panel.dispatcher.build_switch(profile, progress.plan.profile, progress.plan.nodes)
             except SparkctlError as error:
                 self.panel.show_error(error)
                 return

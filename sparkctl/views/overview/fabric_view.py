@@ -54,9 +54,11 @@ def _render_mesh(members: Sequence[str], count: int, networks: Collection[str], 
     line = "═"
     who = f"all {count}" if len(members) == count else ", ".join(members)
     return make_row(
-        " ", Span(f"{line}{line} {_format_speed(ports)} {line}{line} ", TextStyle.LINK), sanitize_span(who, TextStyle.TITLE),
+        " ",
+        Span(f"{line}{line} {_format_speed(ports)} {line}{line} ", TextStyle.LINK),
+        sanitize_span(who, TextStyle.TITLE),
         sanitize_span(f"   in {' and '.join(sorted(networks))}", TextStyle.LABEL),
-    )  # fmt: skip
+    )
 
 
 def _render_pair(members: Sequence[str], ports: Sequence[FabricPort]) -> TextRow:
@@ -72,9 +74,11 @@ def _render_pair(members: Sequence[str], ports: Sequence[FabricPort]) -> TextRow
         sum_known(getattr(half, way) for port in ports for half in port) for way in ("receive_rate", "send_rate")
     )
     return make_row(
-        " ", *names, *_render_throughput(received, sent),
+        " ",
+        *names,
+        *_render_throughput(received, sent),
         Span(f"   {len(ports)} functions up" if len(ports) > 1 else "   one function up", TextStyle.LABEL),
-    )  # fmt: skip
+    )
 
 
 def _render_throughput(received: float | None, sent: float | None) -> TextRow:
@@ -83,9 +87,12 @@ def _render_throughput(received: float | None, sent: float | None) -> TextRow:
         return (Span("   idle", TextStyle.LABEL),)
     up, down = ("↑", "↓")
     return make_row(
-        Span(f"   {up}", TextStyle.LABEL), Span(_format_rate(sent), TextStyle.VALUE), Span(f"  {down}", TextStyle.LABEL),
-        Span(_format_rate(received), TextStyle.VALUE), Span(" GB/s", TextStyle.UNIT),
-    )  # fmt: skip
+        Span(f"   {up}", TextStyle.LABEL),
+        Span(_format_rate(sent), TextStyle.VALUE),
+        Span(f"  {down}", TextStyle.LABEL),
+        Span(_format_rate(received), TextStyle.VALUE),
+        Span(" GB/s", TextStyle.UNIT),
+    )
 
 
 def _render_unpaired(name: str, ports: Sequence[FabricPort], are_all_seen: bool) -> TextRow:
@@ -94,9 +101,12 @@ def _render_unpaired(name: str, ports: Sequence[FabricPort], are_all_seen: bool)
     known = are_all_seen and all(link.networks is not None for link, _ in ports)
     why = "no address in common with another Spark" if known else "the other end is not known"
     return make_row(
-        " ", sanitize_span(name, TextStyle.TITLE), Span(f"   {_format_speed(ports)} up: ", TextStyle.LABEL), sanitize_span(words, TextStyle.VALUE),
+        " ",
+        sanitize_span(name, TextStyle.TITLE),
+        Span(f"   {_format_speed(ports)} up: ", TextStyle.LABEL),
+        sanitize_span(words, TextStyle.VALUE),
         Span(f"   {why}", TextStyle.LABEL),
-    )  # fmt: skip
+    )
 
 
 def _find_fast_ports(seen: NodeTileModel) -> list[FabricPort]:

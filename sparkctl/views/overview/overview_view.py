@@ -223,9 +223,10 @@ def _render_named_instance(
         return [render_instance_row(one, space, marked=marked, badge=True, ready_for=seen.seconds_ready(one))]
     state = build_instance_badge(one)
     head = make_row(
-        Span("▸ " if marked else "  ", TextStyle.ACCENT), sanitize_span(one.name, TextStyle.TITLE),
+        Span("▸ " if marked else "  ", TextStyle.ACCENT),
+        sanitize_span(one.name, TextStyle.TITLE),
         Span(f"  {state.sign} {state.word}: ", state.tone),
-    )  # fmt: skip
+    )
     rows = wrap_row(make_row(*head, sanitize_span(end.verdict.summary, TextStyle.VALUE)), space.columns, 4)
     most = _MOST_FAILURE_ROWS if roomy else 1
     if len(rows) > most:
@@ -277,18 +278,24 @@ def _render_start_offers(seen: NodeTileModel, space: DrawArea) -> list[RowBlock]
     rows: list[tuple[TextRow, TextRow]] = []
     for one in seen.offers:
         name = make_row(
-            Span(" ", TextStyle.LABEL), _render_offer_sign(one), " ",
+            Span(" ", TextStyle.LABEL),
+            _render_offer_sign(one),
+            " ",
             sanitize_span(pad_text(sanitize_line(one.name), wide), TextStyle.VALUE),
-        )  # fmt: skip
-        until = () if one.seconds is None else make_row(
-            Span(f"{format_clock(one.seconds):>7}", TextStyle.VALUE), Span(" to ready", TextStyle.UNIT)
-        )  # fmt: skip
+        )
+        until = (
+            ()
+            if one.seconds is None
+            else make_row(Span(f"{format_clock(one.seconds):>7}", TextStyle.VALUE), Span(" to ready", TextStyle.UNIT))
+        )
         ends = make_row(*_render_offer_rate(one, space), *pad_row(until, _UNTIL_READY_COLUMNS))
         if one.missing:
             ends = make_row(sanitize_span(f"   to get: {', '.join(one.missing)}", TextStyle.ATTENTION))
-        claim = () if one.fit is None or one.fit.needed_bytes is None else (
-            Span(f"{one.fit.needed_bytes / GIB:7.0f}", TextStyle.VALUE), Span(" GiB", TextStyle.UNIT)
-        )  # fmt: skip
+        claim = (
+            ()
+            if one.fit is None or one.fit.needed_bytes is None
+            else (Span(f"{one.fit.needed_bytes / GIB:7.0f}", TextStyle.VALUE), Span(" GiB", TextStyle.UNIT))
+        )
         rows.append((make_row(*name, *ends), claim))
     longest = max(measure_row(row) for row, _ in rows)
     room = space.columns - max(measure_row(claim) for _, claim in rows)
@@ -354,12 +361,12 @@ def _render_main_instance(one: InstanceView, seen: NodeTileModel, space: DrawAre
     last = [] if reads is None else [make_block(4, reads)]
     if roomy and (uses := render_engine_facts(one, space)) is not None:
         last.append(make_block(6, uses))
-    course = [] if speed is None else [speed]
+    speeds = [] if speed is None else [speed]
     if accept is None:
-        return [make_block(1, decode), *course, *last]
+        return [make_block(1, decode), *speeds, *last]
     if not roomy and space.is_wide and (beside := render_decode_summary(one, seen, space)) is not None:
         return [make_block(1, beside), *last]
-    return [make_block(1, decode), *course, make_block(1, accept), *last]
+    return [make_block(1, decode), *speeds, make_block(1, accept), *last]
 
 
 def _render_title(seen: NodeTileModel, roomy: bool, columns: int) -> TextRow:
@@ -382,7 +389,7 @@ def _render_state_title(seen: NodeTileModel, roomy: bool) -> TextRow:
         *(span for each in zip_longest(badges, apart) for span in each if span),
     )
     ordered = sort_by_urgency(seen.view)
-    if not roomy and len(badges) == 1 and ordered and ordered[0].ours and seen.told.state is NodeState.OK:
+    if not roomy and len(badges) == 1 and ordered and ordered[0].ours and seen.connection.state is NodeState.OK:
         one = ordered[0]
         dash = " ─ "
         port = f" :{one.port}" if one.port is not None else ""
@@ -552,7 +559,7 @@ def _render_findings(scene: OverviewScreenModel, columns: int, *, is_full: bool)
     do."""
     rows: list[_RowOfFinding] = []
     times = {seen.name: seen.now if seen.view.sample is None else seen.view.sample.time for seen in scene.glances}
-    every = [one for seen in scene.glances if seen.told.state is NodeState.OK for one in seen.view.findings]
+    every = [one for seen in scene.glances if seen.connection.state is NodeState.OK for one in seen.view.findings]
     chosen = find_same(every, scene.finding)
     for one in sort_by_severity(every):
         mine = one is chosen

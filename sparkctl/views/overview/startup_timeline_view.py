@@ -57,23 +57,25 @@ def is_start_late(taken: float, expected: float | None) -> bool:
 
 def render_startup_progress(one: InstanceView, seen: NodeTileModel, space: DrawArea) -> list[RowBlock]:
     """Return the elapsed and expected time, the current step with its progress, and the phases before and after it."""
-    told, course = seen.starts.get(one.name), seen.courses.get(one.name)
+    told, timeline = seen.starts.get(one.name), seen.timelines.get(one.name)
     elapsed = None if told is None or told.elapsed is None else told.elapsed + max(0.0, seen.now - told.ts)
     expected = None if told is None else told.expected
     stops = one.phase is Phase.STOPPING
-    if told is None and course is not None and not (stops or course.is_over):
-        elapsed, expected = course.compute_duration(seen.now), course.expected
+    if told is None and timeline is not None and not (stops or timeline.is_over):
+        elapsed, expected = timeline.compute_duration(seen.now), timeline.expected
     name = "stop" if stops else "start"
     rows = [_render_time(name, elapsed, expected, one, space)]
-    now = None if stops or course is None or course.is_over else _render_current_part(course, one, seen.now, space)
+    now = (
+        None if stops or timeline is None or timeline.is_over else _render_current_part(timeline, one, seen.now, space)
+    )
     if now is None and one.step is not None:
         now = render_step(one.step, space, one.detail if one.phase is Phase.PULLING else None)
     rows += [now] if now is not None else []
     if elapsed is not None and is_start_late(elapsed, expected):
         rows.append(make_row(make_label(""), Span("longer than usual", TextStyle.ATTENTION)))
-    if stops or course is None or course.is_over:
+    if stops or timeline is None or timeline.is_over:
         return [make_block(1, *rows)]
-    along = _render_phase_trail(course, seen, space, tells_now=now is not None)
+    along = _render_phase_trail(timeline, seen, space, tells_now=now is not None)
     return [make_block(1, *rows), *([make_block(4, along)] if along else [])]
 
 
@@ -96,7 +98,7 @@ def _render_time(
     )
 
 
-def render_step(step: Step, space: DrawArea, detail: str | None = None) -> TextRow:
+def render_step(step: Step, space: DrawArea, detail: str | None) -> TextRow:
     """Return a step under its name with its progress, if known, and with a detail of it."""
     name, share, done = format_step_name(step), compute_step_fraction(step), format_step_progress(step)
     if detail is not None:
@@ -120,9 +122,9 @@ def render_step(step: Step, space: DrawArea, detail: str | None = None) -> TextR
     )
 
 
-def _render_current_part(course: StartupTimeline, one: InstanceView, now: float, space: DrawArea) -> TextRow | None:
+def _render_current_part(timeline: StartupTimeline, one: InstanceView, now: float, space: DrawArea) -> TextRow | None:
     """Return the current part by its elapsed and expected time, if it reports no progress itself."""
-    stretches, expected = merge_spans(course.stretches), match_expected_seconds(course)
+    stretches, expected = merge_spans(timeline.stretches), match_expected_seconds(timeline)
     if (
         not stretches
         or not _is_worth_telling(expected[-1])
@@ -175,18 +177,16 @@ def format_step_progress(step: Step) -> str:
     return "" if step.fraction is None else f"{step.fraction * 100:.0f} %"
 
 
-def _render_phase_trail(
-    course: StartupTimeline, seen: NodeTileModel, space: DrawArea, *, tells_now: bool = True
-) -> TextRow:
+def _render_phase_trail(timeline: StartupTimeline, seen: NodeTileModel, space: DrawArea, *, tells_now: bool) -> TextRow:
     """Return ``caches ✓ −38.2   weights ✓   then warming up``; the dropped page cache stays longest. The current part
     stands in between, unless it has a row of its own (``tells_now``)."""
     done = [
         (_format_finished_part(one), _format_dropped_cache(one, seen))
-        for one in merge_spans(course.stretches)
+        for one in merge_spans(timeline.stretches)
         if one.ended is not None
     ]
-    coming = [name for name, _ in _list_coming_parts(course)]
-    last = course.stretches[-1] if course.stretches else None
+    coming = [name for name, _ in _list_coming_parts(timeline)]
+    last = timeline.stretches[-1] if timeline.stretches else None
     doing = "" if tells_now or last is None or last.ended is not None else _describe_current_part(last)
     more = " …" if len(coming) > _MAX_NEXT_PARTS else ""
     then = Span(f"then {', '.join(coming[:_MAX_NEXT_PARTS])}{more}", TextStyle.LABEL) if coming else None
@@ -202,15 +202,15 @@ def _render_phase_trail(
         del done[min(1, len(done) - 1)]
 
 
-def _list_coming_parts(course: StartupTimeline) -> list[tuple[str, float | None]]:
+def _list_coming_parts(timeline: StartupTimeline) -> list[tuple[str, float | None]]:
     """Return the parts to come with their usual seconds, from earlier starts if known."""
-    if course.expected_parts:
-        told = [one for one in list_remaining_parts(course) if _is_worth_telling(one.seconds)]
+    if timeline.expected_parts:
+        told = [one for one in list_remaining_parts(timeline) if _is_worth_telling(one.seconds)]
         return [
             (format_phase_name(one.phase) if one.step is None else format_step_name(Step(one.step)), one.seconds)
             for one in told
         ]
-    return [(format_phase_name(phase), None) for phase in _STARTUP_PHASES if phase.order > course.phase.order]
+    return [(format_phase_name(phase), None) for phase in _STARTUP_PHASES if phase.order > timeline.phase.order]
 
 
 def _format_finished_part(one: PhaseSpan) -> str:
@@ -248,26 +248,28 @@ class _TimeAxis:
         return make_row(" " * start, Span(mark * cells, tone), " " * (self.columns - start - cells))
 
 
-def render_startup_timeline(course: StartupTimeline, now: float, space: DrawArea) -> list[RowBlock]:
+def render_startup_timeline(timeline: StartupTimeline, now: float, space: DrawArea) -> list[RowBlock]:
     """Return all parts: those done with actual and usual duration and their bar, then those to come."""
-    until = course.told if course.is_over else now
-    stretches, expected = merge_spans(course.stretches), match_expected_seconds(course)
-    coming = [] if course.is_over else _list_coming_parts(course)
-    parts = [make_block(0, _render_total_time(course, course.compute_duration(until), space))]
+    until = timeline.updated_at if timeline.is_over else now
+    stretches, expected = merge_spans(timeline.stretches), match_expected_seconds(timeline)
+    coming = [] if timeline.is_over else _list_coming_parts(timeline)
+    parts = [make_block(0, _render_total_time(timeline, timeline.compute_duration(until), space))]
     if not stretches:
         return parts
     rows = [
-        _PhaseBar(of=one, doing=_describe_current_part(one, stretches[:at]), expected=most, goes_on=at == len(stretches) - 1 and not course.is_over,
-              failed=at == len(stretches) - 1 and course.phase is Phase.FAILED)
+        _PhaseBar(of=one, doing=_describe_current_part(one, stretches[:at]), expected=most, goes_on=at == len(stretches) - 1 and not timeline.is_over,
+              failed=at == len(stretches) - 1 and timeline.phase is Phase.FAILED)
         for at, (one, most) in enumerate(zip(stretches, expected, strict=True))
     ]  # fmt: skip
     began = stretches[0].began
-    then = until + (0.0 if course.is_over else max(0.0, (expected[-1] or 0.0) - stretches[-1].compute_duration(until)))
+    then = until + (
+        0.0 if timeline.is_over else max(0.0, (expected[-1] or 0.0) - stretches[-1].compute_duration(until))
+    )
     end = then + sum(seconds or 0.0 for _, seconds in coming)
     names = max(*(measure_row(one.render_name()) for one in rows), *(len(name) + 2 for name, _ in coming), 0)
-    beside = names + (_EXPECTED_COLUMNS if course.expected_parts else 0)
+    beside = names + (_EXPECTED_COLUMNS if timeline.expected_parts else 0)
     bar = max(_MIN_BAR_COLUMNS, min(space.bar_columns, space.columns - LABEL_COLUMNS - beside))
-    time = _TimeAxis(began, max(course.expected or 0.0, end - began, 1.0), bar)
+    time = _TimeAxis(began, max(timeline.expected or 0.0, end - began, 1.0), bar)
     for at, one in enumerate(rows):
         about = _render_expected_time(one.expected, names - measure_row(one.render_name()), "of about")
         line = truncate_row((*one.render_row(until, time), *about), space.columns)
@@ -285,11 +287,11 @@ def render_startup_timeline(course: StartupTimeline, now: float, space: DrawArea
     return parts
 
 
-def _render_total_time(course: StartupTimeline, taken: float | None, space: DrawArea) -> TextRow:
+def _render_total_time(timeline: StartupTimeline, taken: float | None, space: DrawArea) -> TextRow:
     spans = [make_label("start"), Span(format_clock(taken), TextStyle.STRONG)]
-    if course.expected:
-        spans.append(Span(f" of about {format_clock(course.expected)}", TextStyle.UNIT))
-        if taken is not None and is_start_late(taken, course.expected):
+    if timeline.expected:
+        spans.append(Span(f" of about {format_clock(timeline.expected)}", TextStyle.UNIT))
+        if taken is not None and is_start_late(taken, timeline.expected):
             spans.append(Span("   longer than usual", TextStyle.ATTENTION))
     return truncate_row(tuple(spans), space.columns)
 
@@ -341,16 +343,16 @@ class _PhaseBar:
         return make_row(Span(f"{sign} ", tone), Span(f"{format_clock(taken):>5} ", figure), *line, *self.render_name())
 
 
-def render_startup_duration(course: StartupTimeline, space: DrawArea) -> TextRow | None:
+def render_startup_duration(timeline: StartupTimeline, space: DrawArea) -> TextRow | None:
     """Return the durations of a finished start in one row, with as many phases as fit."""
-    taken = course.compute_duration(course.told)
-    if taken is None or not course.stretches:
+    taken = timeline.compute_duration(timeline.updated_at)
+    if taken is None or not timeline.stretches:
         return None
-    spans = list(_render_total_time(course, taken, space))
+    spans = list(_render_total_time(timeline, taken, space))
     gap = "   "
-    stretches = merge_spans(course.stretches)
+    stretches = merge_spans(timeline.stretches)
     for at, one in enumerate(stretches):
-        piece = f"{gap}{_describe_current_part(one, stretches[:at])} {format_clock(one.compute_duration(course.told))}"
+        piece = f"{gap}{_describe_current_part(one, stretches[:at])} {format_clock(one.compute_duration(timeline.updated_at))}"
         if measure_row(spans) + len(piece) > space.columns:
             break
         spans.append(Span(piece, TextStyle.LABEL))

@@ -66,7 +66,7 @@ class StartOffer:
     certainly lacks for it."""
 
     name: str
-    fit: MemoryFit | None = None
+    fit: MemoryFit | None
     rate: float | None = None
     seconds: float | None = None
     source_rate: FigureRange | None = None
@@ -75,22 +75,22 @@ class StartOffer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeTileModel:
-    """The data of one node at ``now`` (Unix time in seconds). ``view`` is the last known state; ``told`` tells
+    """The data of one node at ``now`` (Unix time in seconds). ``view`` is the last known state; ``connection`` tells
     whether it still holds.
 
-    ``drafting`` is by container id; ``starts``, ``courses`` and ``ends`` are by instance; ``jobs`` are running jobs
+    ``drafting`` is by container id; ``starts``, ``timelines`` and ``ends`` are by instance; ``jobs`` are running jobs
     of this panel. ``heads``: the head of each instance that is only a worker here. ``ready``: since when (Unix time
     in seconds) an instance is ready, if known. ``most_power``: upper end of power curves in watts, common to all
     Sparks. ``since``: when the curves begin (Unix time in seconds); None: as far back as is known.
     """
 
     view: NodeTelemetryView
-    told: NodeStateChanged
+    connection: NodeStateChanged
     now: float
-    rings: SampleSeries | None = None
+    series: SampleSeries | None = None
     drafting: Mapping[str, MeterSeries] = field(default_factory=dict)
     starts: Mapping[str, PhaseChanged] = field(default_factory=dict)
-    courses: Mapping[str, StartupTimeline] = field(default_factory=dict)
+    timelines: Mapping[str, StartupTimeline] = field(default_factory=dict)
     ends: Mapping[str, CommandEnded] = field(default_factory=dict)
     address: str | None = None
     jobs: tuple[str, ...] = ()
@@ -113,7 +113,7 @@ class NodeTileModel:
     @property
     def is_known(self) -> bool:
         """Whether the node answers."""
-        return self.told.state is NodeState.OK
+        return self.connection.state is NodeState.OK
 
     def seconds_ready(self, one: InstanceView) -> float | None:
         """Return for how many seconds an instance has been ready, None if not known."""
@@ -165,15 +165,15 @@ def build_tile_model(
     }
     ours = [one.name for one in view.instances if one.ours]
     starts = {one: store.get_phase(name, one) for one in ours}
-    courses = {one: store.get_startup_timeline(name, one) for one in ours}
+    timelines = {one: store.get_startup_timeline(name, one) for one in ours}
     return NodeTileModel(
         view=view,
-        told=store.get_state(name),
+        connection=store.get_state(name),
         now=now,
-        rings=store.get_sample_series(name),
+        series=store.get_sample_series(name),
         drafting={key: one for key, one in drafting.items() if one},
         starts={key: one for key, one in starts.items() if one},
-        courses={key: one for key, one in courses.items() if one},
+        timelines={key: one for key, one in timelines.items() if one},
         ends=store.get_start_results(name),
         address=address,
         jobs=tuple(_ACTIVITY_BY_VERB[one] for one in store.jobs.list_running_verbs(name) if one in _ACTIVITY_BY_VERB),
@@ -220,7 +220,7 @@ def build_node_badges(seen: NodeTileModel) -> list[StateBadge]:
     """Return the badges of the node; if one instance serves while another fails or starts, both: the serving one
     first, the other with its name."""
     first = build_node_badge(seen)
-    ordered = [one for one in sort_by_urgency(seen.view) if one.ours] if seen.told.state is NodeState.OK else []
+    ordered = [one for one in sort_by_urgency(seen.view) if one.ours] if seen.connection.state is NodeState.OK else []
     serving = next((one for one in ordered if one.phase is Phase.READY), None)
     other = next((one for one in ordered if one.phase is Phase.FAILED or one.phase in TRANSITION_PHASES), None)
     if serving is None or other is None:
@@ -240,14 +240,16 @@ def build_finding_badge(found: Finding) -> StateBadge:
 
 def build_node_badge(seen: NodeTileModel) -> StateBadge:
     """Return the badge of the node or, if the node is healthy, of its most important instance."""
-    told = seen.told
-    if told.state is NodeState.UNKNOWN and told.detail is None:
+    connection = seen.connection
+    if connection.state is NodeState.UNKNOWN and connection.detail is None:
         return StateBadge(get_state_symbol(NodeState.UNKNOWN), "connecting", TextStyle.STALE)
-    if told.state is not NodeState.OK:
-        word = str(told.state)
-        if told.state is NodeState.UNKNOWN and "defect" in (told.detail or ""):
+    if connection.state is not NodeState.OK:
+        word = str(connection.state)
+        if connection.state is NodeState.UNKNOWN and "defect" in (connection.detail or ""):
             word = "not watched"
-        return StateBadge(get_state_symbol(told.state), word, _NODE_STATE_STYLES.get(told.state, TextStyle.BAD))
+        return StateBadge(
+            get_state_symbol(connection.state), word, _NODE_STATE_STYLES.get(connection.state, TextStyle.BAD)
+        )
     if not seen.view.docker_known and seen.view.instances_seen is None:
         return StateBadge(get_state_symbol(NodeState.UNKNOWN), "Docker does not answer", TextStyle.ATTENTION)
     ordered = sort_by_urgency(seen.view)

@@ -116,7 +116,7 @@ def choose_chart_minutes(seen: NodeTileModel) -> int:
     """Return how many minutes the curves show: those since ``seen.since``, else those that are known."""
     if seen.since is not None:
         return min(int(COARSE_SPAN // 60), max(1, math.ceil((seen.now - seen.since) / 60)))
-    span = 0.0 if seen.rings is None else seen.rings.span_seconds
+    span = 0.0 if seen.series is None else seen.series.span_seconds
     return next((minutes for minutes in _CHART_MINUTES if minutes * 60 >= span), _CHART_MINUTES[-1])
 
 
@@ -429,10 +429,13 @@ def _render_gpu(gpu: Gpu, slow: TextStyle | None, hot: TextStyle | None) -> Text
         hot = TextStyle.ATTENTION if gpu.celsius is not None and gpu.celsius >= 85 else TextStyle.VALUE
     held = find_worst_clock_limit(gpu)
     return make_row(
-        make_label("GPU"), *_render_figure(None if gpu.busy is None else gpu.busy * 100, 3, "%"),
-        *_render_figure(gpu.sm_clock, 7, "MHz", slow or TextStyle.VALUE), *_render_figure(gpu.power, 6, "W"), *
-        _render_figure(gpu.celsius, 5, degrees, hot), *(() if held is None else (Span(f"   {held}", TextStyle.ATTENTION),)),
-    )  # fmt: skip
+        make_label("GPU"),
+        *_render_figure(None if gpu.busy is None else gpu.busy * 100, 3, "%"),
+        *_render_figure(gpu.sm_clock, 7, "MHz", slow or TextStyle.VALUE),
+        *_render_figure(gpu.power, 6, "W"),
+        *_render_figure(gpu.celsius, 5, degrees, hot),
+        *(() if held is None else (Span(f"   {held}", TextStyle.ATTENTION),)),
+    )
 
 
 def build_machine_row(seen: NodeTileModel, space: DrawArea) -> RowBlock | None:
@@ -462,10 +465,13 @@ def build_machine_row(seen: NodeTileModel, space: DrawArea) -> RowBlock | None:
     if any(link.receive_rate is not None for link in sample.links or ()):
         parts.append(
             make_row(
-                Span("  ↓", TextStyle.LABEL), Span(f"{received / 1e6:6.1f}", TextStyle.VALUE), Span(" ↑", TextStyle.LABEL),
-                Span(f"{sent / 1e6:6.1f}", TextStyle.VALUE), Span(" MB/s", TextStyle.UNIT),
+                Span("  ↓", TextStyle.LABEL),
+                Span(f"{received / 1e6:6.1f}", TextStyle.VALUE),
+                Span(" ↑", TextStyle.LABEL),
+                Span(f"{sent / 1e6:6.1f}", TextStyle.VALUE),
+                Span(" MB/s", TextStyle.UNIT),
             )
-        )  # fmt: skip
+        )
     for part in parts:
         if measure_row(shown) + measure_row(part) <= space.columns:
             shown = make_row(*shown, *part)
@@ -496,7 +502,7 @@ def _render_figure(value: float | None, wide: int, unit: str, tone: TextStyle = 
 
 def render_unreachable(seen: NodeTileModel, space: DrawArea) -> list[TextRow]:
     """Return the failed attempts, the time of the next one, and what to do."""
-    told, rows = seen.told, []
+    told, rows = seen.connection, []
     if told.detail:
         rows += render_labelled_text("tried", told.detail, space, TextStyle.VALUE, 3)
     elif seen.address:
@@ -589,9 +595,13 @@ def build_gpu_charts(seen: NodeTileModel, space: DrawArea) -> list[RowBlock]:
 def build_heat_chart(seen: NodeTileModel, columns: int) -> AreaChart:
     """Return the curve of the GPU's temperature."""
     return AreaChart(
-        values=read_series(seen, SeriesName.CELSIUS, columns * 2), most=_MOST_DEGREES, unit="°C", tone=TextStyle.POWER, title="heat",
+        values=read_series(seen, SeriesName.CELSIUS, columns * 2),
+        most=_MOST_DEGREES,
+        unit="°C",
+        tone=TextStyle.POWER,
+        title="heat",
         danger=DANGEROUS_DEGREES,
-    )  # fmt: skip
+    )
 
 
 def build_cpu_chart(seen: NodeTileModel, columns: int) -> AreaChart:
@@ -628,7 +638,7 @@ def compute_power_scale(glances: Iterable[NodeTileModel]) -> float | None:
 def _list_watts(seen: NodeTileModel) -> list[float]:
     gpus = () if seen.view.sample is None else seen.view.sample.gpus or ()
     spreads = (
-        () if seen.rings is None else seen.rings.get_buckets(SeriesName.POWER, choose_chart_minutes(seen) * 60.0, 60)
+        () if seen.series is None else seen.series.get_buckets(SeriesName.POWER, choose_chart_minutes(seen) * 60.0, 60)
     )
     now = [gpu.power for gpu in gpus if gpu.power is not None]
     return [spread.most for spread in spreads if spread is not None] + now
@@ -636,10 +646,10 @@ def _list_watts(seen: NodeTileModel) -> list[float]:
 
 def read_series(seen: NodeTileModel, series: SeriesName, count: int) -> list[float | None]:
     """Return the readings of the curves' time in this many equal parts, the newest last; [] without any."""
-    if seen.rings is None:
+    if seen.series is None:
         return []
     seconds = choose_chart_minutes(seen) * 60.0
-    spreads = seen.rings.get_buckets(series, seconds, count)
+    spreads = seen.series.get_buckets(series, seconds, count)
     return fill_series_gaps([None if spread is None else spread.mean for spread in spreads], seconds)
 
 
@@ -738,8 +748,8 @@ def build_memory_legend(seen: NodeTileModel, space: DrawArea) -> RowBlock | None
 def build_memory_chart(seen: NodeTileModel, space: DrawArea) -> RowBlock | None:
     """Return used memory over the last minutes, and swap: from zero to the total, in one row as a line with the least and the most
     that was read, in more rows as an area."""
-    bar, rings = seen.view.memory, seen.rings
-    if bar is None or rings is None:
+    bar, series = seen.view.memory, seen.series
+    if bar is None or series is None:
         return None
     wide, total = space.bar_columns - _BOUNDS_UNIT_COLUMNS, bar.total
     swap = make_row(Span("swap ", TextStyle.LABEL), Span(f"{bar.swap_used / GIB:.1f}", TextStyle.VALUE))
@@ -752,9 +762,12 @@ def build_memory_chart(seen: NodeTileModel, space: DrawArea) -> RowBlock | None:
             return (short,)
         tall = _read_used_memory(seen, total, space.chart_columns * 2)
         chart = AreaChart(
-            values=[None if value is None else value / GIB for value in tall], most=total / GIB, unit="GiB",
-            tone=TextStyle.GPU, danger=((total - _SCARCE_MEMORY_BYTES) / GIB, (total - _LOW_MEMORY_BYTES) / GIB),
-        )  # fmt: skip
+            values=[None if value is None else value / GIB for value in tall],
+            most=total / GIB,
+            unit="GiB",
+            tone=TextStyle.GPU,
+            danger=((total - _SCARCE_MEMORY_BYTES) / GIB, (total - _LOW_MEMORY_BYTES) / GIB),
+        )
         rows = render_chart(chart, space.chart_columns, height)
         inside = make_row(
             Span(f"{total / GIB:.0f} GiB", TextStyle.UNIT), Span(f" {minutes} min  ", TextStyle.LABEL), *swap, " "

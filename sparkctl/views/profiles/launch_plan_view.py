@@ -90,8 +90,8 @@ _BAR_TEXT_COLUMNS = 38  # width of the words beside a bar
 def render_budget_before_start(
     profile: Profile,
     view: NodeTelemetryView,
-    columns: int = 80,
-    fit: MemoryFit | None = None,
+    columns: int,
+    fit: MemoryFit | None,
     *,
     is_counting: bool = False,
 ) -> list[TextRow]:
@@ -135,7 +135,7 @@ def describe_rank_nodes(profile: Profile, nodes: Sequence[NodeName] = ()) -> str
     return f"for {profile.nodes} Sparks together: the head on {nodes[0]}, a rank on {others}"
 
 
-def list_start_obstacles(profile: Profile, view: NodeTelemetryView, fit: MemoryFit | None = None) -> list[str]:
+def list_start_obstacles(profile: Profile, view: NodeTelemetryView, fit: MemoryFit | None) -> list[str]:
     """Return what prevents a start there, one sentence each: too little memory (by the estimate, if known), a port in
     use."""
     found = [

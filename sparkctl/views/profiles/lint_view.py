@@ -98,9 +98,10 @@ def _build_catalogue_json(held: CatalogueChoice | None) -> dict[str, object] | N
 
 
 LEVEL_STYLES = {
-    LintSeverity.ERROR: (Severity.PROBLEM, TextStyle.BAD), LintSeverity.WARNING: (Severity.WARNING, TextStyle.ATTENTION),
+    LintSeverity.ERROR: (Severity.PROBLEM, TextStyle.BAD),
+    LintSeverity.WARNING: (Severity.WARNING, TextStyle.ATTENTION),
     LintSeverity.INFO: (Severity.NOTE, TextStyle.LABEL),
-}  # fmt: skip
+}
 
 
 def render_faults(faults: Sequence[FileIssue], sources: Mapping[FilePosition, str], columns: int) -> list[TextRow]:

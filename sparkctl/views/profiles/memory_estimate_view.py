@@ -27,7 +27,7 @@ _FIGURE_COLUMNS = 9
 _MIN_HOW_COLUMNS = 24  # of the source of a figure beside its name
 
 
-def format_estimate(one: MemoryFit, columns: int | None = None, before: Sequence[MemoryFit] = ()) -> list[str]:
+def format_estimate(one: MemoryFit, columns: int | None, before: Sequence[MemoryFit] = ()) -> list[str]:
     """Return the estimate, one line per part with its source and formula, wrapped to ``columns`` if given.
 
     If an estimate in ``before`` has the same needs, only the memory of this Spark is written.
@@ -59,7 +59,7 @@ def _format_claim(one: MemoryFit, columns: int | None) -> list[str]:
     return lines if one.needed_bytes is None else [*lines, f"{_format_figure(one.needed_bytes)}  together"]
 
 
-def format_estimate_notes(one: MemoryFit, columns: int | None = None, before: Sequence[MemoryFit] = ()) -> list[str]:
+def format_estimate_notes(one: MemoryFit, columns: int | None, before: Sequence[MemoryFit] = ()) -> list[str]:
     """Return the notes of an estimate that are not yet in those of ``before``."""
     told = {note for other in before for note in _list_notes(other)}
     return [line for note in _list_notes(one) if note not in told for line in wrap_line(f"note: {note}", columns, 6)]
@@ -275,9 +275,12 @@ def render_estimate_symbol(fit: MemoryFit | None) -> Span:
 def format_symbol_legend(*, is_counting: bool = False) -> TextRow:
     """Return the legend of the symbols; ``is_counting``: with the one of an estimate that is not there yet."""
     told = (
-        (FitOutcome.FITS, "fits"), (FitOutcome.AFTER_DROP_CACHES, "drop caches"), (FitOutcome.IF_STOPPED, "stop first"),
-        (FitOutcome.SHORT, "too big"), (FitOutcome.SEVERAL, "for several"),
-    )  # fmt: skip
+        (FitOutcome.FITS, "fits"),
+        (FitOutcome.AFTER_DROP_CACHES, "drop caches"),
+        (FitOutcome.IF_STOPPED, "stop first"),
+        (FitOutcome.SHORT, "too big"),
+        (FitOutcome.SEVERAL, "for several"),
+    )
     parts = [(_OUTCOME_SYMBOLS[answer], words) for answer, words in told]
     parts[1:1] = [(_TIGHT_SYMBOL, "tight")]
     parts += [(("·", TextStyle.STALE), "calculating")] if is_counting else []

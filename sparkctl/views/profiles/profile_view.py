@@ -399,9 +399,11 @@ def render_import_preview(found: ImportedProfile | None, fault: SparkctlError | 
 def _render_profile_summary(profile: Profile) -> str:
     """Return what will run: engine, port, model, image."""
     words = [
-        engines.engine_title(profile.engine), f":{profile.port}" if profile.port is not None else "",
-        profile.model.path or profile.model.served_name or "", profile.image,
-    ]  # fmt: skip
+        engines.engine_title(profile.engine),
+        f":{profile.port}" if profile.port is not None else "",
+        profile.model.path or profile.model.served_name or "",
+        profile.image,
+    ]
     return sanitize_line("   ".join(each for each in words if each))
 
 

@@ -112,9 +112,8 @@ def get_model_title(profile: Profile | None) -> str | None:
 def find_running_instances(name: str, views: Sequence[NodeTelemetryView]) -> list[InstanceView]:
     """Return sparkctl's instances that were started from a profile, or have its name."""
     return [
-        one for view in views for one in view.instances
-        if one.ours and one.is_alive and name in (one.profile, one.name)
-    ]  # fmt: skip
+        one for view in views for one in view.instances if one.ours and one.is_alive and name in (one.profile, one.name)
+    ]
 
 
 @dataclass(frozen=True, slots=True)

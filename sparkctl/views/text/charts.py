@@ -61,10 +61,12 @@ def render_memory_bar_line(label: str, bar: MemoryBar, columns: int, *, is_expec
     sign = "≈" if is_expected else " "
     over = (Span("▶", TextStyle.BAD),) if is_over else ()
     return (
-        Span(label, TextStyle.LABEL), *render_memory_bar(bar, columns - is_over), *over,
+        Span(label, TextStyle.LABEL),
+        *render_memory_bar(bar, columns - is_over),
+        *over,
         Span(f" {sign}{used / GIB:6.1f}", TextStyle.BAD if is_over else TextStyle.STRONG),
         Span(f" of {bar.total / GIB:.1f} GiB{' est.' if is_expected else ''}", TextStyle.UNIT),
-    )  # fmt: skip
+    )
 
 
 def render_claim_bar(held: int, claimed: int | None, total: int, columns: int, tolerance: float = 1.0) -> TextRow:
@@ -202,8 +204,12 @@ def _render_curve(dots: tuple[int | None, ...], tone: TextStyle) -> TextRow:
 
 
 def render_area_chart(
-    values: ChartValues, scale: AxisScale, height: int, tone: TextStyle = TextStyle.ACCENT, danger: DangerLimits | None = None,
-) -> tuple[TextRow, ...]:  # fmt: skip
+    values: ChartValues,
+    scale: AxisScale,
+    height: int,
+    tone: TextStyle = TextStyle.ACCENT,
+    danger: DangerLimits | None = None,
+) -> tuple[TextRow, ...]:
     """Return a filled curve of ``height`` rows in a hue, the highest first, two values per cell; unknown values are
     gaps. Where it comes near the limits of ``danger``, it goes over into the colour of a warning, and then of a problem, the higher
     the more."""
@@ -378,7 +384,7 @@ class TileSections:
     ``is_plain`` is False, only the last section is aligned."""
 
     groups: tuple[tuple[RowBlock, ...], ...]
-    is_plain: bool = True
+    is_plain: bool
 
     @property
     def parts(self) -> list[RowBlock]:

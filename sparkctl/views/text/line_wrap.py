@@ -55,7 +55,7 @@ def wrap_styled_line(row: TextRow, width: int | None, hang: int | None = None) -
     return [_slice_row(row, one) for one in _break_text(join_text(row), width, hang)]
 
 
-def wrap_row(row: TextRow, columns: int, hang: int | None = None) -> list[TextRow]:
+def wrap_row(row: TextRow, columns: int, hang: int | None) -> list[TextRow]:
     """Return a row as rows of at most ``columns``, like `wrap_line`, but nothing is wider: a long command continues after
     a backslash, as in a shell; a long word, such as a path, continues on the next line."""
     if measure_row(row) <= columns:

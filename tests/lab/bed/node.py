@@ -170,6 +170,21 @@ class LabNode:
         for one in self.list_containers():
             self.ask_docker(f"/containers/{one['Id']}?force=1&v=1", "DELETE")
 
+    def remove_images(self, *names: str) -> None:
+        """Remove images, or what else has their names; one that is not there is no error."""
+        for name in names:
+            with contextlib.suppress(BedError):
+                self.ask_docker(f"/images/{quote(name)}?force=1", "DELETE")
+
+    def find_image(self, name: str) -> str:
+        """Return an image's id, "" if it is not there."""
+        try:
+            return str(json.loads(self.ask_docker(f"/images/{quote(name)}/json"))["Id"])
+        except BedError as error:
+            if ": 404 " not in str(error):
+                raise
+            return ""
+
     def remove_journal(self) -> None:
         """Remove what a switch that was left has written."""
         Path(f"/proc/{self.pid1}/root{JOURNAL}").unlink(missing_ok=True)

@@ -40,7 +40,7 @@ def ip(*commands: str, netns: str | None = None) -> None:
 def await_true(what: str, condition: Callable[[], bool], timeout: float = 60.0, pause: float = 0.02) -> None:
     """Return as soon as ``condition`` holds; raise BedError naming ``what`` after ``timeout`` seconds.
 
-    Between two looks it waits at least twice as long as one takes: asking must not take the processor from what is waited for.
+    Between two looks it waits at least five times as long as one takes: asking must not take the processor from what is waited for.
     """
     end = time.monotonic() + timeout
     while True:
@@ -50,4 +50,4 @@ def await_true(what: str, condition: Callable[[], bool], timeout: float = 60.0, 
         now = time.monotonic()
         if now > end:
             raise BedError(f"waited {timeout:.0f} s for {what}")
-        time.sleep(max(pause, min(2 * (now - asked), 0.25)))
+        time.sleep(max(pause, min(5 * (now - asked), 0.25)))

@@ -48,7 +48,7 @@ class Screen:
             if all(part in shown for part in parts) and (gone is None or gone not in shown):
                 return shown
             assert time.monotonic() < end, f"{parts} without {gone!r} not seen in {within} s:\n{shown}"
-            time.sleep(0.1)
+            time.sleep(0.25)  # asking takes the time of two processes
 
     def close(self) -> None:
         """End the terminal and what is in it."""

@@ -87,7 +87,7 @@ async def test_no_secret_is_in_the_bundle_wherever_it_was(planted: SimulatedSpar
     )  # fmt: skip
     away = Node(name=NodeName("away"), host="127.0.0.1", user="milo", port=1, known_hosts=str(planted.known_hosts_path))
     ctx = CommandContext(
-        history=OperationHistory(tmp_path / "state"), operator="tester", asker=NonInteractivePrompter()
+        history=OperationHistory(tmp_path / "state"), operator="tester", prompter=NonInteractivePrompter()
     )
     config = f"nodes: []\n# api_key: {PLANTED[0]}\n"
     environ = {"MY_API_KEY": PLANTED[6], "HOME": "/home/milo"}  # what ${MY_API_KEY} put into PLAIN

@@ -194,7 +194,7 @@ async def test_an_answer_that_cannot_be_read_asks_nobody_again(sparks: Simulated
             again.set()
 
     (node,) = load_config(sparks.config_path).nodes
-    ctx = CommandContext(asker=operator, history=OperationHistory(tmp_path), operator="milo@desk")
+    ctx = CommandContext(prompter=operator, history=OperationHistory(tmp_path), operator="milo@desk")
     monitor = NodeMonitor(ctx=ctx, node=node, every=0.5, emit=take, again=0.1)
     async with asyncio.timeout(20), run_in_background(monitor.run()):
         await again.wait()

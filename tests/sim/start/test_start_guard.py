@@ -255,7 +255,7 @@ async def test_a_third_start_is_asked_about(sparks: SimulatedSparks, ctx: Comman
         ctx.history.record_failure("qwen36-vllm", "x", "spark1", "crashed", f"{number:012d}", now - 600 + number)
     asking = Answering(answer)
     ended = find_command_end(
-        await collect_events(start_instance(replace(ctx, asker=asking), make_start_request(sparks)))
+        await collect_events(start_instance(replace(ctx, prompter=asking), make_start_request(sparks)))
     )
     assert ended.outcome is (Outcome.READY if answer else Outcome.REFUSED)
     (question,) = asking.asked

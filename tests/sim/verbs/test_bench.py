@@ -207,7 +207,7 @@ async def test_all_questions_come_before_the_first_is_measured(sparks: Simulated
         ),
         nodes=nodes, starts=tuple(build_start_request(library.load_profile(name), nodes, name) for name in names),
     )  # fmt: skip
-    async for event in request.run(replace(ctx, asker=Choosing())):
+    async for event in request.run(replace(ctx, prompter=Choosing())):
         events.append(event)
     assert asked == [("qwen36", 0), ("qwen36-vllm", 0)]
     assert [event.instance for event in events if isinstance(event, BenchCellMeasured)] == ["qwen36"]
@@ -221,7 +221,7 @@ async def test_all_questions_come_before_the_first_is_measured(sparks: Simulated
 async def test_a_cell_beyond_what_the_models_config_tells_is_refused_before_anything_stops(
     sparks: SimulatedSparks, ctx: CommandContext, override: str, refused: bool
 ) -> None:
-    asker = Refusing()
+    prompter = Refusing()
     nodes, library = load_config(sparks.config_path).nodes[:1], ProfileLibrary(user=shipped_profiles_dir() / "none")
     profile = library.load_profile("qwen36-vllm", overrides=("args.max-model-len=auto", override))
     bench = RunBench(
@@ -229,8 +229,8 @@ async def test_a_cell_beyond_what_the_models_config_tells_is_refused_before_anyt
     )
     start = build_start_request(profile, nodes, "qwen36-vllm")
     request = RunBenches(benches=(bench,), starts=(start,), nodes=nodes, everywhere=nodes)
-    events = [event async for event in request.run(replace(ctx, asker=asker))]
-    assert (len(asker.asked), len(events)) == (0 if refused else 1, 1), (
+    events = [event async for event in request.run(replace(ctx, prompter=prompter))]
+    assert (len(prompter.asked), len(events)) == (0 if refused else 1, 1), (
         "before the question, as nobody could say yes to it"
     )
     assert ("pp8 tg4 @ d270000 c1 needs 270012 tokens, and qwen36-vllm takes 262144" in str(events[0])) is refused
@@ -240,7 +240,7 @@ async def test_a_cell_beyond_what_the_models_config_tells_is_refused_before_anyt
 async def test_what_another_operator_started_with_other_settings_does_not_stop_unasked(
     sparks: SimulatedSparks, ctx: CommandContext, tmp_path: Path
 ) -> None:
-    asker = Refusing()
+    prompter = Refusing()
     nodes, library = load_config(sparks.config_path).nodes[:1], ProfileLibrary(user=shipped_profiles_dir() / "none")
     coming = build_start_request(library.load_profile("qwen36-as-posted"), nodes, "qwen36-as-posted")
     bench = RunBench(instance="qwen36-as-posted", nodes=nodes, cells=(BenchCell(pp=8, tg=4),), generator=GENERATOR)
@@ -253,8 +253,8 @@ async def test_what_another_operator_started_with_other_settings_does_not_stop_u
     for overrides, changed in (("args.context-length=4096",), ("qwen36-ngram",)), ((), ()):
         there = build_start_request(library.load_profile("qwen36-ngram", overrides=overrides), nodes, "qwen36-ngram")
         assert getattr((await run(there, other))[-1], "outcome", None) is Outcome.READY
-        await run(asking, replace(ctx, asker=asker))
-        question = asker.asked[-1]
+        await run(asking, replace(ctx, prompter=prompter))
+        question = prompter.asked[-1]
         assert isinstance(question, BenchStartQuestion)
         assert (question.stops, tuple(name for name, _ in question.changed)) == (("qwen36-ngram",), changed)
         assert ("not in this computer's history" in question.sentence) is bool(changed)
@@ -283,7 +283,7 @@ async def test_ctrl_c_at_the_question_starts_nothing(
         nodes=nodes, starts=tuple(build_start_request(library.load_profile(name), nodes, name) for name in names),
     )  # fmt: skip
     async with asyncio.timeout(PATIENCE / 2):
-        events = [event async for event in request.run(replace(ctx, asker=Silent()))]
+        events = [event async for event in request.run(replace(ctx, prompter=Silent()))]
     assert [(type(event), getattr(event, "exit_code", None)) for event in events] == [(CommandEnded, 130)], events
 
 

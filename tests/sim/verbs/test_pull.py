@@ -485,10 +485,10 @@ class Accepting(NonInteractivePrompter):
 
 @FRESH
 async def test_up_on_a_terminal_offers_to_get_what_is_missing(sparks: SimulatedSparks, ctx: CommandContext) -> None:
-    asker = Accepting()
+    prompter = Accepting()
     request = make_request(sparks, nodes=1).to_start_request()
-    events = await collect_events(request.run(replace(ctx, asker=asker)))
-    (question,) = asker.questions
+    events = await collect_events(request.run(replace(ctx, prompter=prompter)))
+    (question,) = prompter.questions
     assert isinstance(question, PullQuestion)
     assert [part.partition(" is not there")[0] for part in question.parts] == [
         f"the image {IMAGE}",
@@ -525,10 +525,10 @@ async def test_the_demos_clock_hurries_while_something_arrives(sparks: Simulated
 async def test_without_the_hub_the_profile_tells_about_how_much_comes(
     sparks: SimulatedSparks, ctx: CommandContext
 ) -> None:
-    asker = Accepting()
+    prompter = Accepting()
     request = make_request(sparks, nodes=1)
-    events = await collect_events(request.to_start_request().run(replace(ctx, asker=asker)))
-    (question,) = asker.questions
+    events = await collect_events(request.to_start_request().run(replace(ctx, prompter=prompter)))
+    (question,) = prompter.questions
     assert isinstance(question, PullQuestion)
     assert question.parts[1].endswith(
         f"from hf:nvidia/Qwen3.6-27B-NVFP4, about {format_size(request.profile.model.weights or 0)}"
@@ -545,7 +545,7 @@ async def test_without_the_hub_the_profile_tells_about_how_much_comes(
 async def test_ctrl_c_at_the_question_ends_up(sparks: SimulatedSparks, ctx: CommandContext) -> None:
     request = make_request(sparks, nodes=1).to_start_request()
     async with asyncio.timeout(10):
-        events = await collect_events(request.run(replace(ctx, asker=Waiting(ctx))))
+        events = await collect_events(request.run(replace(ctx, prompter=Waiting(ctx))))
     (end,) = [one for one in events if isinstance(one, CommandEnded)]
     assert (end.exit_code, end.outcome, end.node) == (130, Outcome.INTERRUPTED, "spark1")
     assert not sparks.nodes["spark1"].images.has_image(IMAGE)
@@ -560,12 +560,12 @@ async def test_the_question_says_how_much_is_to_come_and_the_plan_what_is_free(
         "config.json": b"{}",
         "model.safetensors": make_safetensors({"mtp.a": ("F8_E4M3", 3_000_000)}),
     }
-    asker = Accepting()
+    prompter = Accepting()
     with run_hub(hub) as url:
         environ = {"HF_ENDPOINT": url}
         start = replace(make_request(sparks, nodes=1).to_start_request(), environ=environ)
-        await collect_events(start.run(replace(ctx, asker=asker)))
-        (question,) = asker.questions
+        await collect_events(start.run(replace(ctx, prompter=prompter)))
+        (question,) = prompter.questions
         assert isinstance(question, PullQuestion)
         assert (9 << 30) + 3_000_000 - 5 < (question.size or 0) < (9 << 30) + 3_010_000
         assert (question.is_whole, question.seconds) == (True, None)

@@ -76,7 +76,7 @@ class LogReadingPanel(WatchedPanel):
                 self.open_screen("logs")
             return None
         pane = self.screen._pane
-        return None if pane is None else float(pane.view.book.spool.end)
+        return None if pane is None else float(pane.view.buffer.spool.end)
 
 
 class ReplayingPanel(WatchedPanel):
@@ -112,8 +112,8 @@ def main(which: str, config: str, until: float, report: Path) -> None:
     """Be the panel."""
     state = tempfile.mkdtemp(prefix="sparkctl-bench-", dir=report.parent)
 
-    def context(asker: Prompter) -> CommandContext:
-        return CommandContext(history=OperationHistory(Path(state)), operator="bench", asker=asker)
+    def context(prompter: Prompter) -> CommandContext:
+        return CommandContext(history=OperationHistory(Path(state)), operator="bench", prompter=prompter)
 
     if which == "logs":
         LogReadingPanel(PanelOptions(nodes=load_config(Path(config)).nodes, make_context=context), until, report).run()

@@ -157,7 +157,7 @@ class Bench(App[None]):
 
     def pages(self) -> float:
         """Return the milliseconds that a page anywhere in the log takes, the slowest of a hundred."""
-        layout, chosen = self.pane.view.place.layout, random.Random(1)
+        layout, chosen = self.pane.view.position.layout, random.Random(1)
         worst = 0.0
         for _ in range(100):
             place = (chosen.randrange(self.taken), 0)

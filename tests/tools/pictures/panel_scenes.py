@@ -142,8 +142,8 @@ def build_panel(scene: Scene, state: Path) -> PanelApp:
     """Return a panel that plays the recording up to the scene's moment."""
     events, clock = cut_recording(scene), FrozenClock()
 
-    def context(asker: Prompter) -> CommandContext:
-        return CommandContext(history=OperationHistory(state), operator="milo@desk", asker=asker, clock=clock)
+    def context(prompter: Prompter) -> CommandContext:
+        return CommandContext(history=OperationHistory(state), operator="milo@desk", prompter=prompter, clock=clock)
 
     return PanelApp(PanelOptions(nodes=(), make_context=context, recording=lambda: (events, 1.0), clock=clock))
 

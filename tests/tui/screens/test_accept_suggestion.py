@@ -57,8 +57,8 @@ async def open_failed_instance(
 
 def get_cursor_line(view: LogView) -> int:
     """The number of the line that was gone to."""
-    assert view.place.current is not None
-    found = view.book.get_line(view.place.current[1])
+    assert view.position.current is not None
+    found = view.buffer.get_line(view.position.current[1])
     assert found is not None
     return found.line
 
@@ -72,21 +72,22 @@ async def test_enter_shows_the_proof_and_n_leads_through_all_of_them(
         assert "enter log at line" in shown
         await pilot.press("enter")
         await wait_for_text(pilot, "qwen36 › log")
-        view = await wait_for_log_view(pilot, lambda view: view.place.current is not None)
+        view = await wait_for_log_view(pilot, lambda view: view.position.current is not None)
         assert get_cursor_line(view) == best
         assert not view.is_following
         seen = []
         for key in ("n", "n", "n", "N"):
-            before = view.place.current
+            before = view.position.current
             await pilot.press(key)
-            await wait_until_true(pilot, lambda: view.place.current != before)  # noqa: B023
+            await wait_until_true(pilot, lambda: view.position.current != before)  # noqa: B023
             seen.append(get_cursor_line(view))
         assert seen == [3, 8, best, 8], "in the order of the log, and round its end"
         await pilot.press("slash", *"Load", "enter")
-        await wait_until_true(pilot, lambda: view.sight.found_rows is not None and len(view.sight.found_rows))
+        await wait_until_true(pilot, lambda: view.filter.found_rows is not None and len(view.filter.found_rows))
         await pilot.press("n")
         await wait_until_true(
-            pilot, lambda: "Load" in (view.book.get_line(view.place.current[1]) or view.book.read_lines(0, 1)[0]).text
+            pilot,
+            lambda: "Load" in (view.buffer.get_line(view.position.current[1]) or view.buffer.read_lines(0, 1)[0]).text,
         )
 
 

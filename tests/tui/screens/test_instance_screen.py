@@ -94,8 +94,8 @@ async def test_a_failed_start_says_why_and_its_proof_is_one_key_away(
             assert f"log line {line}: torch.OutOfMemoryError" in pilot.app.clipboard
             await pilot.press("l")
             await wait_for_text(pilot, "qwen36 › log")
-            view = await wait_for_log_view(pilot, lambda view: view.place.current is not None)
-            found = view.book.get_line(view.place.current[1])
+            view = await wait_for_log_view(pilot, lambda view: view.position.current is not None)
+            found = view.buffer.get_line(view.position.current[1])
             assert found is not None
             assert (found.line, "torch.OutOfMemoryError" in found.text) == (int(line), True)
             assert not view.is_following
@@ -165,7 +165,7 @@ async def test_the_instance_screen_fits_every_size(tmp_path: Path, size: tuple[i
         await pilot.resize_terminal(*size)
         await wait_for_text(pilot, "too small" if size[0] < 50 else "─ qwen36-ngram")
         await pilot.press("l")
-        await wait_for_log_view(pilot, lambda view: len(view.book.spool) > 5)
+        await wait_for_log_view(pilot, lambda view: len(view.buffer.spool) > 5)
         await pilot.resize_terminal(80, 24)
         await wait_for_text(pilot, "f follow")
         await pilot.press("escape", "escape")

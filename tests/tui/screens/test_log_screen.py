@@ -72,9 +72,9 @@ async def test_it_is_followed_and_every_action_is_done_by_its_name_too(tmp_path:
         await pilot.press("l")
         shown = await wait_for_text(pilot, "sparkctl › spark1 › qwen36-ngram › log")
         assert "f follow   / find   & only   E first error   w wrap" in shown
-        view = await wait_for_log_view(pilot, lambda view: len(view.book.spool) > 20)
-        lines = len(view.book.spool)
-        await wait_for_log_view(pilot, lambda view: len(view.book.spool) > lines)
+        view = await wait_for_log_view(pilot, lambda view: len(view.buffer.spool) > 20)
+        lines = len(view.buffer.spool)
+        await wait_for_log_view(pilot, lambda view: len(view.buffer.spool) > lines)
         panel_of(pilot).perform_action("log.wrap")
         panel_of(pilot).perform_action("log.follow")
         await pilot.pause()
@@ -101,7 +101,7 @@ async def test_a_prompt_that_opens_and_closes_leaves_the_log_as_it_is_painted(
     async with SimulatedSparks("two-stacks", **FAST) as sparks, open_panel_on(sparks, tmp_path) as pilot:
         await wait_for_text(pilot, lambda text: text.count("● ready") == 2)
         await pilot.press("l")
-        view = await wait_for_log_view(pilot, lambda view: len(view.book.spool) > 40)
+        view = await wait_for_log_view(pilot, lambda view: len(view.buffer.spool) > 40)
         await pilot.press("g")
         await wait_for_text(pilot, lambda _: not view.is_following and painted)
         await pilot.pause(0.5)
@@ -122,10 +122,10 @@ async def test_marks_are_those_of_its_engine(tmp_path: Path) -> None:
     async with SimulatedSparks("two-stacks", **FAST) as sparks, open_panel_on(sparks, tmp_path) as pilot:
         await wait_for_text(pilot, lambda text: text.count("● ready") == 2)
         await pilot.press("l")
-        view = await wait_for_log_view(pilot, lambda view: len(view.book.spool) > 20)
+        view = await wait_for_log_view(pilot, lambda view: len(view.buffer.spool) > 20)
         await pilot.press("right_square_bracket")
-        await wait_for_log_view(pilot, lambda view: view.place.current is not None)
-        found = view.book.get_line(view.place.current[1])  # type: ignore[index]
+        await wait_for_log_view(pilot, lambda view: view.position.current is not None)
+        found = view.buffer.get_line(view.position.current[1])  # type: ignore[index]
         assert found is not None
         assert "ready to roll" in found.text
 
@@ -155,17 +155,17 @@ async def test_a_break_is_said_and_the_log_goes_on_where_it_stopped(tmp_path: Pa
     async with SimulatedSparks("two-stacks", **FAST) as sparks, open_panel_on(sparks, tmp_path, clock=clock) as pilot:
         await wait_for_text(pilot, lambda text: text.count("● ready") == 2)
         await pilot.press("l")
-        view = await wait_for_log_view(pilot, lambda view: len(view.book.spool) > 20)
-        before = len(view.book.spool)
+        view = await wait_for_log_view(pilot, lambda view: len(view.buffer.spool) > 20)
+        before = len(view.buffer.spool)
         sparks.sshd["spark1"].drop_connections()
         await wait_for_text(pilot, "spark1 was away and is back: the log goes on where it stopped")
-        await wait_for_log_view(pilot, lambda view: len(view.book.spool) > before + 3)
+        await wait_for_log_view(pilot, lambda view: len(view.buffer.spool) > before + 3)
         assert "the log goes on where it stopped" in read_screen(pilot), (
             "lines that come do not hide that there was a break"
         )
         clock.let_go.set()
         await wait_for_text(pilot, lambda text: "goes on where it stopped" not in text)
-        lines = [(line.line, line.text) for line in view.book.read_lines(0, view.book.spool.end)]
+        lines = [(line.line, line.text) for line in view.buffer.read_lines(0, view.buffer.spool.end)]
         numbers = [number for number, _ in lines]
         assert numbers == sorted(numbers)
         assert set(numbers) == list_foreign_numbers(sparks, "spark1", numbers[-1]), "no line is lost"
@@ -185,7 +185,7 @@ async def test_of_a_container_that_is_gone_the_saved_log_is_shown(
             await wait_for_text(pilot, "It is not on this Spark now.")
             await pilot.press("l")
             await wait_for_text(pilot, "this is its saved log")
-            await wait_for_log_view(pilot, lambda view: len(view.book.spool) > 20)
+            await wait_for_log_view(pilot, lambda view: len(view.buffer.spool) > 20)
             assert "is gone from spark1" in read_screen(pilot)
 
 
@@ -198,7 +198,7 @@ async def test_a_typed_line_opens_the_log_where_the_instance_is(
             await wait_for_text(pilot, lambda text: text.count("● ready") == 2)
             await type_line(pilot, "logs qwen36-vllm")
             await wait_for_text(pilot, "sparkctl › spark2 › qwen36-vllm › log")
-            await wait_for_log_view(pilot, lambda view: len(view.book.spool) > 20)
+            await wait_for_log_view(pilot, lambda view: len(view.buffer.spool) > 20)
 
 
 async def test_of_a_recording_the_log_is_what_it_holds(tmp_path: Path) -> None:
@@ -244,7 +244,7 @@ async def test_of_a_recording_the_log_is_what_it_holds(tmp_path: Path) -> None:
         assert "weights" in shown
         assert "this recording does not contain it" in shown or "docker run" not in shown
         await pilot.press("l")
-        view = await wait_for_log_view(pilot, lambda view: len(view.book.spool) == 40)
+        view = await wait_for_log_view(pilot, lambda view: len(view.buffer.spool) == 40)
         await pilot.press("ampersand", *"line 7", "enter")
         await wait_for_log_view(pilot, lambda view: view.state.shown == 1)
         assert view.state.total == 40
@@ -291,15 +291,15 @@ async def test_a_recording_that_goes_back_tells_its_log_anew(tmp_path: Path) -> 
         await pilot.press("shift+left")
         await wait_for_text(pilot, lambda text: "the first line" in text and "the second line" not in text)
         await pilot.press("shift+right", "shift+right", "l")
-        await wait_for_log_view(pilot, lambda view: len(view.book.spool) == 3)
+        await wait_for_log_view(pilot, lambda view: len(view.buffer.spool) == 3)
         await wait_for_text(pilot, "its end")
         await pilot.press("shift+left", "comma")
         await wait_for_text(pilot, " of 1:15 paused")
-        view = await wait_for_log_view(pilot, lambda view: len(view.book.spool) == 1)
-        assert [line.text for line in view.book.read_lines(0, 9)] == ["the first line"]
+        view = await wait_for_log_view(pilot, lambda view: len(view.buffer.spool) == 1)
+        assert [line.text for line in view.buffer.read_lines(0, 9)] == ["the first line"]
         await pilot.press("full_stop", "full_stop", "full_stop")
-        view = await wait_for_log_view(pilot, lambda view: len(view.book.spool) == 2)
-        assert [line.text for line in view.book.read_lines(0, 9)] == ["the first line", "the second line"]
+        view = await wait_for_log_view(pilot, lambda view: len(view.buffer.spool) == 2)
+        assert [line.text for line in view.buffer.read_lines(0, 9)] == ["the first line", "the second line"]
 
 
 async def test_it_comes_over_the_connection_that_is_there(tmp_path: Path) -> None:
@@ -307,7 +307,7 @@ async def test_it_comes_over_the_connection_that_is_there(tmp_path: Path) -> Non
         await wait_for_text(pilot, lambda text: text.count("● ready") == 2)
         (connection,) = sparks.sshd["spark1"].logins
         await pilot.press("l")
-        await wait_for_log_view(pilot, lambda view: len(view.book.spool) > 20)
+        await wait_for_log_view(pilot, lambda view: len(view.buffer.spool) > 20)
         assert sparks.sshd["spark1"].logins == {connection}
         await pilot.press("escape")
         await wait_for_text(pilot, "spark2 ●")
@@ -315,7 +315,7 @@ async def test_it_comes_over_the_connection_that_is_there(tmp_path: Path) -> Non
         for _ in range(3):
             before = len(listeners)
             await pilot.press("l")
-            await wait_for_log_view(pilot, lambda view: len(view.book.spool) > 20)
+            await wait_for_log_view(pilot, lambda view: len(view.buffer.spool) > 20)
             await pilot.press("escape")
             await wait_for_text(pilot, "spark2 ●")
             assert len(listeners) == before, "whoever has left is told nothing any more"
@@ -334,10 +334,10 @@ async def test_the_parts_of_one_instance_are_merged_by_time_and_each_is_a_key_aw
         await pilot.press("l")
         await wait_for_text(pilot, "sparkctl › qwen36-ngram on 2 Sparks › log")
         view = await wait_for_log_view(
-            pilot, lambda view: len({line.source for line in view.book.read_lines(0, 10_000)}) == 2
+            pilot, lambda view: len({line.source for line in view.buffer.read_lines(0, 10_000)}) == 2
         )
-        assert view.book.sources == ("spark1", "spark2")
-        rows = [view.book.get_line(view.sight.rows.get_key(at)[1]) for at in range(len(view.sight.rows))]
+        assert view.buffer.sources == ("spark1", "spark2")
+        rows = [view.buffer.get_line(view.filter.rows.get_key(at)[1]) for at in range(len(view.filter.rows))]
         stamps = [datetime.fromisoformat(one.when).timestamp() for one in rows if one is not None]
         assert all(later - one > -0.002 for one, later in pairwise(stamps)), "as far as milliseconds tell"
         assert view.state.sources == 2
@@ -360,18 +360,18 @@ async def test_all_logs_at_once_through_a_break_without_gap_or_double(tmp_path: 
         await pilot.press("w", "t", "number_sign", "M")
         await wait_for_text(pilot, "sparkctl › all logs")
         view = await wait_for_log_view(
-            pilot, lambda view: len({line.source for line in view.book.read_lines(0, 10_000)}) == 2
+            pilot, lambda view: len({line.source for line in view.buffer.read_lines(0, 10_000)}) == 2
         )
         assert (view.state.is_wrapped, view.state.has_times, view.state.has_numbers) == (True, True, True), "as before"
-        assert view.book.sources == ("qwen36-ngram", "qwen36-vllm")
-        before = view.book.spool.end
+        assert view.buffer.sources == ("qwen36-ngram", "qwen36-vllm")
+        before = view.buffer.spool.end
         sparks.sshd["spark2"].drop_connections()
         await wait_for_text(pilot, "spark2 was away and is back: the log goes on where it stopped")
         await wait_for_log_view(
-            pilot, lambda view: sum(line.source for line in view.book.read_lines(before, before + 10_000)) > 5
+            pilot, lambda view: sum(line.source for line in view.buffer.read_lines(before, before + 10_000)) > 5
         )
         for source, name in enumerate(("spark1", "spark2")):
-            lines = [line.line for line in view.book.read_lines(0, view.book.spool.end) if line.source == source]
+            lines = [line.line for line in view.buffer.read_lines(0, view.buffer.spool.end) if line.source == source]
             assert sorted(set(lines)) == lines
             assert set(lines) == list_foreign_numbers(sparks, name, lines[-1])
         await pilot.press("M")
@@ -396,7 +396,7 @@ async def test_the_log_of_the_start_before_is_a_key_away(tmp_path: Path) -> None
     async with SimulatedSparks("two-stacks", **FAST) as sparks, open_panel_on(sparks, tmp_path, (120, 30)) as pilot:
         await wait_for_text(pilot, lambda text: text.count("● ready") == 2)
         await pilot.press("l")
-        await wait_for_log_view(pilot, lambda view: len(view.book.spool) > 20)
+        await wait_for_log_view(pilot, lambda view: len(view.buffer.spool) > 20)
         await pilot.press("P")
         assert len(pilot.app._notifications) == 1, "there is none"
         history = controller_of(pilot).context.history
@@ -410,23 +410,23 @@ async def test_the_log_of_the_start_before_is_a_key_away(tmp_path: Path) -> None
         writer.close(whole=True)
         await pilot.press("P")
         await wait_for_text(pilot, lambda text: "› earlier log" in text and "this is its saved log" in text)
-        view = await wait_for_log_view(pilot, lambda view: len(view.book.spool) == 5)
-        assert view.book.get_line(4).text == "as it was 5"  # type: ignore[union-attr]
+        view = await wait_for_log_view(pilot, lambda view: len(view.buffer.spool) == 5)
+        assert view.buffer.get_line(4).text == "as it was 5"  # type: ignore[union-attr]
         await pilot.press("P")
         await wait_for_text(pilot, "sparkctl › spark1 › qwen36-ngram › log")
-        await wait_for_log_view(pilot, lambda view: len(view.book.spool) > 20)
+        await wait_for_log_view(pilot, lambda view: len(view.buffer.spool) > 20)
 
 
 async def test_a_connection_that_is_made_anew_brings_the_log_back(tmp_path: Path) -> None:
     async with SimulatedSparks("two-stacks", **FAST) as sparks, open_panel_on(sparks, tmp_path) as pilot:
         await wait_for_text(pilot, lambda text: text.count("● ready") == 2)
         await pilot.press("l")
-        first = await wait_for_log_view(pilot, lambda view: len(view.book.spool) > 20)
+        first = await wait_for_log_view(pilot, lambda view: len(view.buffer.spool) > 20)
         controller_of(pilot).supervisor.reconnect_node(NodeName("spark1"))
         await wait_for_text(pilot, "read again when it answers")
-        view = await wait_for_log_view(pilot, lambda view: view is not first and len(view.book.spool) > 20)
+        view = await wait_for_log_view(pilot, lambda view: view is not first and len(view.buffer.spool) > 20)
         await wait_for_text(pilot, lambda text: "read again when it answers" not in text)
-        lines = [line.line for line in view.book.read_lines(0, view.book.spool.end)]
+        lines = [line.line for line in view.buffer.read_lines(0, view.buffer.spool.end)]
         assert sorted(set(lines)) == lines
         assert set(lines) == list_foreign_numbers(sparks, "spark1", lines[-1])
         assert len(sparks.sshd["spark1"].logins) == 1
@@ -505,7 +505,7 @@ async def test_the_start_the_log_screen_the_meters_and_the_saved_file_share_one_
         )  # it answers no /metrics: its figures are those of its log
         await wait_for_text(pilot, "loading")
         await pilot.press("l")
-        await wait_for_log_view(pilot, lambda view: len(view.book.spool) > 3)
+        await wait_for_log_view(pilot, lambda view: len(view.buffer.spool) > 3)
         await wait_until_true(pilot, lambda: count_subscribers() == 2)  # the watch, which writes the file; the screen
         store = controller_of(pilot).store
         (container,) = sparks.docker["spark1"].containers

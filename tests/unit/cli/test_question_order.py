@@ -40,7 +40,7 @@ def run_command(ctx: CommandContext, depth: int) -> AsyncGenerator[Event, None]:
             return await forward_events(run_command(ctx, depth - 1), emit)
         for number in range(TOLD):
             emit(WarningEmitted(0.0, None, f"told {number}", None))
-        agreed = await ctx.asker.ask_yes_no(HostKeyQuestion(NodeName("spark1"), "h", "SHA256:x"))
+        agreed = await ctx.prompter.ask_yes_no(HostKeyQuestion(NodeName("spark1"), "h", "SHA256:x"))
         return CommandEnded(ts=0.0, outcome=Outcome.DONE, exit_code=int(not agreed), seconds=0.0)
 
     return stream_events(ctx, job, on_interrupt=None)
@@ -52,7 +52,7 @@ async def test_a_question_comes_after_all_that_was_told_before_it(
 ) -> None:
     unshown = UnshownEvents()
     ctx = CommandContext(
-        history=OperationHistory(tmp_path), operator="milo", unshown=unshown, asker=TerminalPrompter(unshown)
+        history=OperationHistory(tmp_path), operator="milo", unshown=unshown, prompter=TerminalPrompter(unshown)
     )
     os.write(keyboard, b"yes\n")
     async with aclosing(run_command(ctx, depth)) as events:

@@ -118,7 +118,7 @@ async def test_a_load_generator_that_is_not_there_is_told_before_anything_is_ask
     bench = RunBench(instance="qwen36", nodes=(), cells=CELLS, generator="no-such-program")
     start = build_start_request(ProfileLibrary().load_profile("qwen36"), (), "qwen36")
     request = RunBenches(benches=(bench,), starts=(start,), nodes=())
-    events = [event async for event in request.run(replace(ctx, asker=Unasked()))]
+    events = [event async for event in request.run(replace(ctx, prompter=Unasked()))]
     assert [getattr(event, "exit_code", None) for event in events] == [6]
     assert "'no-such-program' is not there" in getattr(events[0], "message", "")
 

@@ -25,29 +25,31 @@ def make_log_line(seconds: float, text: str, number: int = 1, stream: str = "std
     return LogLine(when=when, text=text, number=number, stream=stream)
 
 
-def read_whole_buffer(book: LogBuffer) -> list[BufferedLine]:
-    return [book.read_lines(number, number + 1)[0] for _, number in map(book.order.get_key, range(len(book.order)))]
+def read_whole_buffer(buffer: LogBuffer) -> list[BufferedLine]:
+    return [
+        buffer.read_lines(number, number + 1)[0] for _, number in map(buffer.order.get_key, range(len(buffer.order)))
+    ]
 
 
-def run_filter_to_end(sight: LogFilter) -> LogFilter:
-    while sight.run_for(1.0):
+def run_filter_to_end(log_filter: LogFilter) -> LogFilter:
+    while log_filter.run_for(1.0):
         pass
-    return sight
+    return log_filter
 
 
-def list_shown_texts(sight: LogFilter) -> list[str]:
-    numbers = (sight.rows.get_key(index)[1] for index in range(len(sight.rows)))
-    return [line.text for number in numbers if (line := sight.book.get_line(number)) is not None]
+def list_shown_texts(log_filter: LogFilter) -> list[str]:
+    numbers = (log_filter.rows.get_key(index)[1] for index in range(len(log_filter.rows)))
+    return [line.text for number in numbers if (line := log_filter.buffer.get_line(number)) is not None]
 
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(NASTY, st.booleans()), max_size=50))
 def test_lines_are_sanitized_in_the_buffer(said: list[tuple[str, bool]]) -> None:
-    book = LogBuffer()
-    book.add_lines(
+    buffer = LogBuffer()
+    buffer.add_lines(
         0, [make_log_line(n, text, n + 1, "stderr" if bad else "stdout") for n, (text, bad) in enumerate(said)]
     )
-    found = read_whole_buffer(book)
+    found = read_whole_buffer(buffer)
     assert all(line.text.isprintable() for line in found)
     for number, (text, is_stderr) in enumerate(said, 1):
         mine = found[number - 1]
@@ -55,28 +57,28 @@ def test_lines_are_sanitized_in_the_buffer(said: list[tuple[str, bool]]) -> None
         if "\r" not in text:
             assert mine.text == sanitize_line(text)
     assert len(found) == len(said)
-    book.close()
+    buffer.close()
 
 
 def test_a_progress_bar_is_one_line_as_it_was_left() -> None:
-    book = LogBuffer()
-    book.add_lines(0, [make_log_line(0, "(EngineCore pid=7) \rshards: 50%\rshards: 100%\r", 9)])
-    assert [(line.text, line.line) for line in read_whole_buffer(book)] == [("shards: 100%", 9)]
+    buffer = LogBuffer()
+    buffer.add_lines(0, [make_log_line(0, "(EngineCore pid=7) \rshards: 50%\rshards: 100%\r", 9)])
+    assert [(line.text, line.line) for line in read_whole_buffer(buffer)] == [("shards: 100%", 9)]
 
 
 def test_a_failure_that_was_written_over_is_not_lost() -> None:
     vllm = engines.load_engine("vllm")
-    book = LogBuffer(markers=[LineMarker(vllm, vllm.defaults.ready_line)])
+    buffer = LogBuffer(markers=[LineMarker(vllm, vllm.defaults.ready_line)])
     oom = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.25 GiB. GPU 0 has a total capacity of 1 GiB"
-    book.add_lines(0, [make_log_line(0, f"shards: 10%\r{oom}\rshards: 20%", 4)])
-    (line,) = read_whole_buffer(book)
+    buffer.add_lines(0, [make_log_line(0, f"shards: 10%\r{oom}\rshards: 20%", 4)])
+    (line,) = read_whole_buffer(buffer)
     assert (line.text, line.mark, line.level) == (f"{oom}  shards: 20%", LineMark.FAILURE, LogLevel.ERROR)
 
 
 def test_a_very_long_line_keeps_head_and_tail_and_tells_what_is_missing() -> None:
-    book = LogBuffer()
-    book.add_lines(0, [LogLine(when="", text="a" * 20_000 + "z" * 20_000, number=1, cut=5)])
-    text = read_whole_buffer(book)[0].text
+    buffer = LogBuffer()
+    buffer.add_lines(0, [LogLine(when="", text="a" * 20_000 + "z" * 20_000, number=1, cut=5)])
+    text = read_whole_buffer(buffer)[0].text
     assert text.startswith("a" * 12_288)
     assert text.endswith("z" * 4096)
     assert f"{40_000 - MAX_LINE_CHARS + 5:,} characters left out" in text
@@ -89,7 +91,7 @@ def test_a_very_long_line_keeps_head_and_tail_and_tells_what_is_missing() -> Non
     )
 )
 def test_several_sources_are_merged_by_time_and_each_keeps_its_order(batches: list[tuple[int, list[int]]]) -> None:
-    book = LogBuffer(("a", "b", "c"))
+    buffer = LogBuffer(("a", "b", "c"))
     model: list[tuple[int, int, int, int]] = []  # latest of its source, arrival, source, number
     latest = {0: -1, 1: -1, 2: -1}
     counts = {0: 0, 1: 0, 2: 0}
@@ -100,14 +102,14 @@ def test_several_sources_are_merged_by_time_and_each_keeps_its_order(batches: li
             latest[source] = max(latest[source], stamp)
             lines.append(make_log_line(stamp, f"{source}:{counts[source]}", counts[source]))
             model.append((latest[source], len(model), source, counts[source]))
-        book.add_lines(source, lines)
-    found = [(line.source, line.line) for line in read_whole_buffer(book)]
+        buffer.add_lines(source, lines)
+    found = [(line.source, line.line) for line in read_whole_buffer(buffer)]
     assert found == [(source, number) for _, _, source, number in sorted(model)]
 
 
 def test_a_stamp_that_is_none_stays_where_its_source_is() -> None:
-    book = LogBuffer(("a", "b"))
-    book.add_lines(
+    buffer = LogBuffer(("a", "b"))
+    buffer.add_lines(
         0,
         [
             make_log_line(5, "one"),
@@ -115,17 +117,17 @@ def test_a_stamp_that_is_none_stays_where_its_source_is() -> None:
             LogLine(when="yesterday", text="three", number=3),
         ],
     )
-    book.add_lines(1, [make_log_line(1, "first"), make_log_line(9, "last")])
-    assert [line.text for line in read_whole_buffer(book)] == ["first", "one", "two", "three", "last"]
+    buffer.add_lines(1, [make_log_line(1, "first"), make_log_line(9, "last")])
+    assert [line.text for line in read_whole_buffer(buffer)] == ["first", "one", "two", "three", "last"]
 
 
 def test_lines_of_a_month_later_are_still_in_order() -> None:
-    book = LogBuffer(("a", "b"))
+    buffer = LogBuffer(("a", "b"))
     month = 30 * 86400
     for source, name in enumerate("ab"):
         late = [make_log_line(month + 2 * at + source, f"{name}{2 * at + source}", at + 2) for at in range(3)]
-        book.add_lines(source, [make_log_line(source, f"{name} starts"), *late])
-    assert [line.text for line in read_whole_buffer(book)] == [
+        buffer.add_lines(source, [make_log_line(source, f"{name} starts"), *late])
+    assert [line.text for line in read_whole_buffer(buffer)] == [
         "a starts",
         "b starts",
         "a0",
@@ -138,17 +140,17 @@ def test_lines_of_a_month_later_are_still_in_order() -> None:
 
 
 def test_merged_lines_drop_with_the_spool(tmp_path: Path) -> None:
-    book = LogBuffer(("a", "b"), spool=DiskLineBuffer(tmp_path, most_lines=10))
-    book.add_lines(0, [make_log_line(2 * n, f"a{n}") for n in range(10)])
-    book.add_lines(1, [make_log_line(2 * n + 1, f"b{n}") for n in range(6)])
-    kept = [line.text for line in read_whole_buffer(book)]
+    buffer = LogBuffer(("a", "b"), spool=DiskLineBuffer(tmp_path, most_lines=10))
+    buffer.add_lines(0, [make_log_line(2 * n, f"a{n}") for n in range(10)])
+    buffer.add_lines(1, [make_log_line(2 * n + 1, f"b{n}") for n in range(6)])
+    kept = [line.text for line in read_whole_buffer(buffer)]
     assert kept == ["b0", "b1", "b2", "b3", "b4", "b5", "a6", "a7", "a8", "a9"]
-    assert len(book.order) == 10
+    assert len(buffer.order) == 10
 
 
 def test_an_engine_s_knowledge_marks_its_lines() -> None:
     vllm = engines.load_engine("vllm")
-    book = LogBuffer(markers=[LineMarker(vllm, vllm.defaults.ready_line)])
+    buffer = LogBuffer(markers=[LineMarker(vllm, vllm.defaults.ready_line)])
     said = (
         "(APIServer pid=1) WARNING 11-20 15:53:55 [system_utils.py:289] Found ulimit of 20000",
         "(EngineCore pid=2) ERROR 11-20 16:26:30 [core.py:1108] Traceback (most recent call last):",
@@ -157,8 +159,8 @@ def test_an_engine_s_knowledge_marks_its_lines() -> None:
         "W1120 16:25:16.286000 3678 torch/utils/cpp_extension.py:118] No CUDA runtime is found",
         "nothing to see",
     )
-    book.add_lines(0, [make_log_line(0, text) for text in said])
-    assert [(line.level, line.mark) for line in read_whole_buffer(book)] == [
+    buffer.add_lines(0, [make_log_line(0, text) for text in said])
+    assert [(line.level, line.mark) for line in read_whole_buffer(buffer)] == [
         (LogLevel.WARNING, None),
         (LogLevel.ERROR, None),
         (LogLevel.ERROR, LineMark.FAILURE),
@@ -166,11 +168,11 @@ def test_an_engine_s_knowledge_marks_its_lines() -> None:
         (LogLevel.WARNING, None),
         (None, None),
     ]
-    sight = LogFilter(book)
+    log_filter = LogFilter(buffer)
     seen: list[int] = []
     for select in (search.select_errors, search.select_marks, search.select_evidence_line(0, 1)):
-        sight.search_once(select, lambda rows: seen.append(rows.get_key(0)[1]), everywhere=True)
-        run_filter_to_end(sight)
+        log_filter.search_once(select, lambda rows: seen.append(rows.get_key(0)[1]), everywhere=True)
+        run_filter_to_end(log_filter)
     assert seen == [1, 2, 0]
 
 
@@ -185,16 +187,16 @@ def test_the_buffer_keeps_what_a_list_keeps(
     said: list[tuple[int, str]], typed: str, source: int | None, later: int
 ) -> None:
     """Some lines are there when the filter is typed, the others come after it."""
-    book = LogBuffer(("a", "b"))
-    sight = LogFilter(book)
+    buffer = LogBuffer(("a", "b"))
+    log_filter = LogFilter(buffer)
     for number, (each, text) in enumerate(said[:later]):
-        book.add_lines(each, [make_log_line(number, text)])
-    sight.select_source(source)
-    sight.set_filter(typed)
-    run_filter_to_end(sight)
+        buffer.add_lines(each, [make_log_line(number, text)])
+    log_filter.select_source(source)
+    log_filter.set_filter(typed)
+    run_filter_to_end(log_filter)
     for number, (each, text) in enumerate(said[later:], len(said[:later])):
-        book.add_lines(each, [make_log_line(number, text)])
-        sight.catch_up()
+        buffer.add_lines(each, [make_log_line(number, text)])
+        log_filter.catch_up()
 
     def passes(text: str) -> bool:
         return {
@@ -206,33 +208,33 @@ def test_the_buffer_keeps_what_a_list_keeps(
             "[": "[" in text,
         }.get(typed, True)
 
-    assert list_shown_texts(sight) == [text for each, text in said if passes(text) and source in (None, each)]
-    assert (sight.fault is not None) is (typed == "/[/")
+    assert list_shown_texts(log_filter) == [text for each, text in said if passes(text) and source in (None, each)]
+    assert (log_filter.fault is not None) is (typed == "/[/")
 
 
 def test_work_is_done_in_turns_and_the_old_rows_stay_meanwhile() -> None:
-    book = LogBuffer()
-    book.add_lines(0, [make_log_line(0, f"line {number}") for number in range(5000)])
+    buffer = LogBuffer()
+    buffer.add_lines(0, [make_log_line(0, f"line {number}") for number in range(5000)])
     ticks = iter(range(10_000))
-    sight = LogFilter(book, clock=lambda: float(next(ticks)))
-    sight.set_filter("9")
-    assert sight.run_for(2.0)
-    assert sight.rows is book.order
-    assert sight.filter_progress is not None
-    assert 0 < sight.filter_progress < 1
-    sight.set_filter("")
-    assert not sight.run_for(2.0), "an emptied filter ends its work"
-    sight.set_filter("999")
-    run_filter_to_end(sight)
-    assert list_shown_texts(sight) == ["line 999", "line 1999", "line 2999", "line 3999", "line 4999"]
+    log_filter = LogFilter(buffer, clock=lambda: float(next(ticks)))
+    log_filter.set_filter("9")
+    assert log_filter.run_for(2.0)
+    assert log_filter.rows is buffer.order
+    assert log_filter.filter_progress is not None
+    assert 0 < log_filter.filter_progress < 1
+    log_filter.set_filter("")
+    assert not log_filter.run_for(2.0), "an emptied filter ends its work"
+    log_filter.set_filter("999")
+    run_filter_to_end(log_filter)
+    assert list_shown_texts(log_filter) == ["line 999", "line 1999", "line 2999", "line 3999", "line 4999"]
 
 
 def test_finding_goes_round() -> None:
-    book = LogBuffer()
-    book.add_lines(0, [make_log_line(0, text) for text in ("a hit", "no", "another hit", "no")])
-    sight = LogFilter(book)
-    sight.set_search("hit")
-    rows = run_filter_to_end(sight).found_rows
+    buffer = LogBuffer()
+    buffer.add_lines(0, [make_log_line(0, text) for text in ("a hit", "no", "another hit", "no")])
+    log_filter = LogFilter(buffer)
+    log_filter.set_search("hit")
+    rows = run_filter_to_end(log_filter).found_rows
     assert rows is not None
     assert find_next_line(rows, (0, 0), backwards=False) == ((0, 2), False)
     assert find_next_line(rows, (0, 2), backwards=False) == ((0, 0), True)

@@ -13,7 +13,7 @@ from sparkctl.logs.diagnosis import LogDiagnoser
 from sparkctl.logs.line_patterns import mark_request_path
 from sparkctl.model.engine_metrics import EngineFactName
 from sparkctl.model.phase import Phase
-from sparkctl.model.verdict import FailureCause
+from sparkctl.model.verdict import Confidence, FailureCause
 from tests.unit.engines.test_failed_start_logs import DEATHS, VERSIONS, build_death_log
 
 DECODE = "[2026-05-01 10:09:00] Decode batch, #running-req: 3, #token: 422, token usage: 0.00, gen throughput (token/s): 14.7"
@@ -697,3 +697,13 @@ def test_an_engine_that_was_stopped_leaves_semaphores_and_was_not_killed() -> No
     stop = "[2026-08-01 22:25:40] SIGTERM received. signum=15 frame=None. Draining requests and shutting down...\n"
     found = diagnose_bytes(f"{SGLANG_START}{stop}  warnings.warn('resource_tracker: There appear to be %d '\n".encode())
     assert found.verdict is None or str(found.verdict.cause) != "killed"
+
+
+def test_a_restart_loop_whose_last_run_is_cut_off_ends_as_the_run_before_did() -> None:
+    found = diagnose_lines(*VLLM[:4], NO_SHARE, FAILED, *VLLM[:4], NO_SHARE, FAILED, *VLLM[:4])
+    assert (found.runs, found.ready) == (3, False)
+    assert found.verdict is not None
+    assert (found.verdict.cause, found.verdict.confidence) == (FailureCause.STARTUP_MEMORY_CHECK, Confidence.LIKELY)
+    assert found.verdict.evidence[0].line == 11
+    second = diagnose_lines(*VLLM[:4], NO_SHARE, FAILED, *VLLM[:4])
+    assert (second.runs, second.verdict) == (2, None)  # a second start is no loop: it may succeed

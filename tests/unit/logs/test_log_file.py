@@ -247,7 +247,15 @@ def test_a_record_of_a_logger_among_plain_lines_is_read_as_its_text() -> None:
 
 def test_nothing_is_taken_from_lines_that_are_understood_as_they_are() -> None:
     for one in load_posted_logs():
-        if one.log.startswith(b"> ") or one.name in {"q39", "q44", "q59", "kf07", "blind10-26"}:
+        if one.log.startswith(b"> ") or one.name in {
+            "q39",
+            "q44",
+            "q59",
+            "kf07",
+            "blind10-26",
+            "blind11-18",
+            "blind11-20",
+        }:
             continue  # quoted in an answer; a collector's level and time before each line; a logger's record among plain lines
         assert b"".join(strip_wrapping([one.log], read_line_header)) == one.log, one.name
 

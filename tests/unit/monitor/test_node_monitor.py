@@ -219,7 +219,7 @@ async def test_an_engine_that_was_reported_as_hung_is_well_again_in_a_later_sess
                 while not monitor._probed:  # noqa: ASYNC110 - it emits nothing
                     await asyncio.sleep(0)
                 if numbers is idle:
-                    monitor._probed[key].told = True
+                    monitor._probed[key].is_reported = True
                 else:
                     event = await found.get()
             running.cancel()

@@ -48,23 +48,23 @@ def make_sample(uptime: float, available: int | None = 100, wall: float = 1e9) -
 
 
 def make_series(*samples: Sample, boot: str | None = BOOT) -> SampleSeries:
-    rings = SampleSeries()
+    series = SampleSeries()
     for one in samples:
-        rings.add_sample(one, one.time, boot)
-    return rings
+        series.add_sample(one, one.time, boot)
+    return series
 
 
-def list_fine_values(rings: SampleSeries) -> list[tuple[float, float]]:
+def list_fine_values(series: SampleSeries) -> list[tuple[float, float]]:
     """Each sample of the last 15 minutes: seconds before the newest, and GiB that were available."""
-    return [(rings._now - at, value / GIB) for at, value in rings._iterate_fine_values(SeriesName.AVAILABLE)]
+    return [(series._now - at, value / GIB) for at, value in series._iterate_fine_values(SeriesName.AVAILABLE)]
 
 
-def list_ages(rings: SampleSeries) -> list[float]:
-    return [round(age, 3) for age, _ in list_fine_values(rings)]
+def list_ages(series: SampleSeries) -> list[float]:
+    return [round(age, 3) for age, _ in list_fine_values(series)]
 
 
-def list_values(rings: SampleSeries) -> list[float | None]:
-    return [None if math.isnan(value) else value for _, value in list_fine_values(rings)]
+def list_values(series: SampleSeries) -> list[float | None]:
+    return [None if math.isnan(value) else value for _, value in list_fine_values(series)]
 
 
 def test_every_series_has_its_reading() -> None:
@@ -88,14 +88,14 @@ def test_every_series_has_its_reading() -> None:
 
 def test_unknown_values_are_left_out() -> None:
     assert all(math.isnan(value) for value in extract_values(Sample(sequence=1, time=5.0, uptime=5.0)))
-    rings = make_series(make_sample(1), make_sample(2, None), make_sample(3))
-    assert list_values(rings) == [100, None, 100]
-    assert rings.get_buckets(SeriesName.POWER, 60, 4) == (None,) * 4
+    series = make_series(make_sample(1), make_sample(2, None), make_sample(3))
+    assert list_values(series) == [100, None, 100]
+    assert series.get_buckets(SeriesName.POWER, 60, 4) == (None,) * 4
 
 
 def test_a_sample_per_second_is_kept_for_15_minutes_and_a_quarter_minute_for_6_hours() -> None:
-    rings = make_series(*(make_sample(t, t % 100) for t in range(30_000)))
-    every, coarse = list_ages(rings), rings.get_long_history(SeriesName.AVAILABLE)
+    series = make_series(*(make_sample(t, t % 100) for t in range(30_000)))
+    every, coarse = list_ages(series), series.get_long_history(SeriesName.AVAILABLE)
     assert (len(every), every[0], every[-1]) == (900, 899, 0)
     assert len(coarse) == 1440
     assert COARSE_SPAN - 30 < coarse[0][0] < COARSE_SPAN
@@ -105,11 +105,11 @@ def test_a_sample_per_second_is_kept_for_15_minutes_and_a_quarter_minute_for_6_h
 
 
 def test_series_size_is_fixed() -> None:
-    rings = SampleSeries()
-    empty = rings.byte_size
+    series = SampleSeries()
+    empty = series.byte_size
     for t in range(5000):
-        rings.add_sample(make_sample(t), float(t), BOOT)
-    assert rings.byte_size == empty
+        series.add_sample(make_sample(t), float(t), BOOT)
+    assert series.byte_size == empty
     assert empty == 398_880  # bytes a node; docs/architecture.md says 0.4 MB
 
 
@@ -122,54 +122,54 @@ def test_a_clock_that_is_set_moves_nothing() -> None:
 
 
 def test_a_gap_stays_a_gap() -> None:
-    rings = make_series(*(make_sample(t) for t in (*range(100), *range(400, 500))))
-    cells = rings.get_buckets(SeriesName.AVAILABLE, 500, 5)
+    series = make_series(*(make_sample(t) for t in (*range(100), *range(400, 500))))
+    cells = series.get_buckets(SeriesName.AVAILABLE, 500, 5)
     assert [cell is None for cell in cells] == [False, True, True, True, False]
-    rings = make_series(*(make_sample(t) for t in (*range(100), *range(4000, 4100))))
-    assert None in rings.get_buckets(SeriesName.AVAILABLE, 4100, 41)
+    series = make_series(*(make_sample(t) for t in (*range(100), *range(4000, 4100))))
+    assert None in series.get_buckets(SeriesName.AVAILABLE, 4100, 41)
 
 
 def test_a_late_or_repeated_sample_is_not_taken() -> None:
-    rings = make_series(make_sample(1), make_sample(2))
-    assert not rings.add_sample(make_sample(2), 2.0, BOOT)
-    assert not rings.add_sample(make_sample(1.5), 3.0, BOOT)
-    assert list_ages(rings) == [1, 0]
+    series = make_series(make_sample(1), make_sample(2))
+    assert not series.add_sample(make_sample(2), 2.0, BOOT)
+    assert not series.add_sample(make_sample(1.5), 3.0, BOOT)
+    assert list_ages(series) == [1, 0]
 
 
 @pytest.mark.parametrize("uptime", [5.0, 90_000.0], ids=["shorter uptime", "longer uptime, told by the boot id"])
 def test_a_reboot_begins_anew_and_what_was_before_it_stays(uptime: float) -> None:
-    rings = make_series(make_sample(1000), make_sample(1001))
-    assert rings.add_sample(replace(make_sample(uptime), time=0.0), 1e9 + 1001 + 120, NEXT_BOOT)
-    assert rings.add_sample(make_sample(uptime + 1), 1e9 + 1001 + 121, NEXT_BOOT)
-    assert list_ages(rings) == [122, 121, 1, 0]
+    series = make_series(make_sample(1000), make_sample(1001))
+    assert series.add_sample(replace(make_sample(uptime), time=0.0), 1e9 + 1001 + 120, NEXT_BOOT)
+    assert series.add_sample(make_sample(uptime + 1), 1e9 + 1001 + 121, NEXT_BOOT)
+    assert list_ages(series) == [122, 121, 1, 0]
 
 
 def test_a_reboot_is_seen_without_a_boot_id_too() -> None:
-    rings = make_series(make_sample(1000), boot=None)
-    assert rings.add_sample(make_sample(3), 5e8, None)  # and our own clock was set back meanwhile
-    assert list_ages(rings) == [15, 0]
+    series = make_series(make_sample(1000), boot=None)
+    assert series.add_sample(make_sample(3), 5e8, None)  # and our own clock was set back meanwhile
+    assert list_ages(series) == [15, 0]
 
 
 def test_a_faster_rate_does_not_shorten_the_history() -> None:
-    rings = make_series(*(make_sample(t / 10) for t in range(40_000)))
-    every = list_ages(rings)
+    series = make_series(*(make_sample(t / 10) for t in range(40_000)))
+    every = list_ages(series)
     assert FINE_SPAN - 2 < every[0] <= FINE_SPAN
     assert every[-1] == 0
 
 
 @given(st.lists(st.tuples(st.floats(0.8, 90), st.none() | st.integers(1, 119)), min_size=1, max_size=200))
 def test_cells_are_what_a_plain_list_would_give(steps: list[tuple[float, int | None]]) -> None:
-    rings, uptime, plain = SampleSeries(), 1000.0, []
+    series, uptime, plain = SampleSeries(), 1000.0, []
     for step, available in steps:
         uptime += step
-        rings.add_sample(make_sample(uptime, available), uptime, BOOT)
+        series.add_sample(make_sample(uptime, available), uptime, BOOT)
         plain.append((uptime, available))
     expected: list[ValueRange | None] = []
     for cell in range(30):
         number = (uptime - plain[0][0]) // 30 - 29 + cell  # of 30 s each since the first sample
         inside = [v * GIB for at, v in plain if v is not None and (at - plain[0][0]) // 30 == number]
         expected.append(ValueRange(sum(inside) / len(inside), min(inside), max(inside)) if inside else None)
-    found = rings.get_buckets(SeriesName.AVAILABLE, 900, 30)
+    found = series.get_buckets(SeriesName.AVAILABLE, 900, 30)
     for mine, theirs in zip(found, expected, strict=True):
         assert (mine is None) == (theirs is None)
         if mine is not None and theirs is not None:
@@ -183,14 +183,14 @@ def test_cells_are_what_a_plain_list_would_give(steps: list[tuple[float, int | N
 def test_who_looks_at_every_picture_sees_what_one_who_looks_once_does(
     steps: list[tuple[float, int | None, bool]],
 ) -> None:
-    rings, uptime, samples = SampleSeries(), 1000.0, []
+    series, uptime, samples = SampleSeries(), 1000.0, []
     for step, available, is_looked_at in steps:
         uptime += step
         samples.append(make_sample(uptime, available))
-        rings.add_sample(samples[-1], uptime, BOOT)
+        series.add_sample(samples[-1], uptime, BOOT)
         if is_looked_at:
             for seconds, count in ((60.0, 20), (900.0, 33)):
-                assert rings.get_buckets(SeriesName.AVAILABLE, seconds, count) == make_series(*samples).get_buckets(
+                assert series.get_buckets(SeriesName.AVAILABLE, seconds, count) == make_series(*samples).get_buckets(
                     SeriesName.AVAILABLE, seconds, count
                 )
 

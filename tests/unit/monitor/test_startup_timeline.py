@@ -23,15 +23,15 @@ def make_phase_event(ts: float, phase: Phase, step: Step | None = None, expected
 
 
 def build_timeline(*events: PhaseChanged) -> StartupTimeline:
-    course: StartupTimeline | None = None
+    timeline: StartupTimeline | None = None
     for event in events:
-        course = advance_timeline(course, event)
-    assert course is not None
-    return course
+        timeline = advance_timeline(timeline, event)
+    assert timeline is not None
+    return timeline
 
 
 def test_each_phase_has_what_it_took_and_steps_are_stretches_of_their_own() -> None:
-    course = build_timeline(
+    timeline = build_timeline(
         make_phase_event(100, Phase.DROPPING_CACHES, expected=None),
         make_phase_event(103, Phase.CREATING, expected=None),
         make_phase_event(105, Phase.STARTING),
@@ -41,14 +41,14 @@ def test_each_phase_has_what_it_took_and_steps_are_stretches_of_their_own() -> N
         make_phase_event(200, Phase.LOADING, Step("compile")),
         make_phase_event(230, Phase.WARMING),
     )
-    took = [(one.phase, one.step.name if one.step else None, one.compute_duration(236)) for one in course.stretches]
+    took = [(one.phase, one.step.name if one.step else None, one.compute_duration(236)) for one in timeline.stretches]
     assert took == [
         (Phase.DROPPING_CACHES, None, 3), (Phase.CREATING, None, 2), (Phase.STARTING, None, 15),
         (Phase.LOADING, "weights", 80), (Phase.LOADING, "compile", 30), (Phase.WARMING, None, 6),
     ]  # fmt: skip
-    assert course.stretches[3].step == Step("weights", 9, 18)
-    assert course.compute_duration(236) == 136
-    assert course.expected == 415
+    assert timeline.stretches[3].step == Step("weights", 9, 18)
+    assert timeline.compute_duration(236) == 136
+    assert timeline.expected == 415
     done = build_timeline(make_phase_event(230, Phase.WARMING), make_phase_event(240, Phase.READY))
     assert done.is_over
     assert done.compute_duration(900) == 140, "a start that is over takes no longer"
@@ -96,17 +96,17 @@ def test_each_part_has_its_own_expectation_and_what_is_ahead_is_known() -> None:
         detail=None,
         expected_parts=USUAL,
     )
-    course = build_timeline(
+    timeline = build_timeline(
         first, make_phase_event(110, Phase.LOADING), make_phase_event(112, Phase.LOADING, Step("weights", 1, 9))
     )
-    assert match_expected_seconds(course) == [15.0, 130.0]
-    assert list_remaining_parts(course) == USUAL[2:]
-    course = build_timeline(
+    assert match_expected_seconds(timeline) == [15.0, 130.0]
+    assert list_remaining_parts(timeline) == USUAL[2:]
+    timeline = build_timeline(
         first, make_phase_event(110, Phase.LOADING, Step("weights")), make_phase_event(240, Phase.LOADING, Step("draft")),
         make_phase_event(250, Phase.LOADING, Step("weights")),
     )  # fmt: skip
-    assert match_expected_seconds(course) == [15.0, 130.0, 9.0, 8.0], "the second reading of weights is another part"
-    assert list_remaining_parts(course) == USUAL[4:]
+    assert match_expected_seconds(timeline) == [15.0, 130.0, 9.0, 8.0], "the second reading of weights is another part"
+    assert list_remaining_parts(timeline) == USUAL[4:]
     unknown = build_timeline(first, make_phase_event(110, Phase.LOADING, Step("something new")))
     assert match_expected_seconds(unknown) == [15.0, None]
     assert list_remaining_parts(unknown) == USUAL[1:]

@@ -35,31 +35,31 @@ def make_step_event(
     return SwitchStepReported(ts=ts, node=NODE, step=step, instance=instance, proof=proof, elapsed=ts - 100.0)
 
 
-def advance_all(*events: Event, course: SwitchProgress | None = None) -> SwitchProgress:
+def advance_all(*events: Event, progress: SwitchProgress | None = None) -> SwitchProgress:
     for event in events:
-        course = advance_switch(course, event)
-    assert course is not None
-    return course
+        progress = advance_switch(progress, event)
+    assert progress is not None
+    return progress
 
 
 def test_each_step_has_its_time_and_what_proved_it() -> None:
-    course = advance_all(
+    progress = advance_all(
         SwitchPlanned(100.0, NODE, PLAN), make_step_event(101.0, SwitchStep.CHECKING), make_step_event(103.0, SwitchStep.CHECKING, "all there"),
         make_step_event(104.0, SwitchStep.STOPPING),
     )  # fmt: skip
-    checking, stopping = course.steps
+    checking, stopping = progress.steps
     assert (checking.began, checking.ended, checking.proofs) == (101.0, 103.0, (StepEvidence("all there", NODE),))
     assert (stopping.began, stopping.ended) == (104.0, None)
-    assert course.plan is PLAN
-    assert course.began == 100.0
-    assert not course.is_rolling_back
+    assert progress.plan is PLAN
+    assert progress.began == 100.0
+    assert not progress.is_rolling_back
 
 
 def test_a_start_that_failed_is_not_done_when_the_way_back_begins() -> None:
-    course = advance_all(make_step_event(110.0, SwitchStep.STARTING), make_step_event(150.0, SwitchStep.UNDOING))
-    assert course.steps[0].ended is None
-    assert course.is_rolling_back
-    assert course.began == 100.0, "told from the middle: by its own count of seconds"
+    progress = advance_all(make_step_event(110.0, SwitchStep.STARTING), make_step_event(150.0, SwitchStep.UNDOING))
+    assert progress.steps[0].ended is None
+    assert progress.is_rolling_back
+    assert progress.began == 100.0, "told from the middle: by its own count of seconds"
 
 
 def test_a_switch_ends_with_its_own_command() -> None:
@@ -77,10 +77,10 @@ def test_a_switch_ends_with_its_own_command() -> None:
     )
     over = advance_all(
         CommandEnded(ts=103.0, outcome=Outcome.READY, exit_code=0, seconds=3.0, node=NODE, instance="qwen36"),
-        course=begun,
+        progress=begun,
     )
     assert over.is_over
-    again = advance_all(make_step_event(201.0, SwitchStep.CHECKING), course=over)
+    again = advance_all(make_step_event(201.0, SwitchStep.CHECKING), progress=over)
     assert (again.is_over, again.began, len(again.steps)) == (False, 100.0, 1)
     assert (
         advance_switch(
@@ -91,10 +91,10 @@ def test_a_switch_ends_with_its_own_command() -> None:
 
 
 def test_a_repeated_proof_is_listed_once() -> None:
-    course = advance_all(
+    progress = advance_all(
         make_step_event(101.0, SwitchStep.DONE, "it answers"), make_step_event(102.0, SwitchStep.DONE, "it answers")
     )
-    assert course.steps[0].proofs == (StepEvidence("it answers", NODE),)
+    assert progress.steps[0].proofs == (StepEvidence("it answers", NODE),)
 
 
 FREE_PLAN = SwitchPlan(
@@ -111,12 +111,12 @@ def make_end(ts: float, outcome: Outcome, instance: str) -> CommandEnded:
 
 
 def test_where_nothing_stops_it_is_its_start_which_goes_on_until_its_end() -> None:
-    course = advance_all(SwitchPlanned(100.0, NODE, FREE_PLAN))
-    assert [one.step for one in course.steps] == [SwitchStep.STARTING]
-    assert course.is_only_start
-    failed = advance_all(make_end(130.0, Outcome.FAILED, "orpheus-tts"), course=course)
+    progress = advance_all(SwitchPlanned(100.0, NODE, FREE_PLAN))
+    assert [one.step for one in progress.steps] == [SwitchStep.STARTING]
+    assert progress.is_only_start
+    failed = advance_all(make_end(130.0, Outcome.FAILED, "orpheus-tts"), progress=progress)
     assert (failed.is_over, failed.steps[0].ended) == (True, None), "a start that failed is not done"
-    ready = advance_all(make_end(130.0, Outcome.READY, "orpheus-tts"), course=course)
+    ready = advance_all(make_end(130.0, Outcome.READY, "orpheus-tts"), progress=progress)
     assert ready.steps[0].ended == 130.0
     refused = advance_all(SwitchPlanned(100.0, NODE, replace(FREE_PLAN, obstacles=("no room",))))
     assert refused.steps == (), "nothing begins"

@@ -34,7 +34,7 @@ def make_numbered_lines(count: int, first: int = 1, word: str = "line") -> list[
 
 
 class LogApp(App[None]):
-    """A `LogPane` over a book of these sources."""
+    """A `LogPane` over a buffer of these sources."""
 
     def __init__(
         self,
@@ -46,8 +46,8 @@ class LogApp(App[None]):
     ) -> None:
         super().__init__(ansi_color=ansi_color)
         self.directory = directory
-        self.book = LogBuffer(sources, spool=DiskLineBuffer(directory, most_lines=most_lines))
-        self.pane = LogPane(self.book, instance="qwen36", directory=directory, zone=UTC, now=lambda: NOON)
+        self.buffer = LogBuffer(sources, spool=DiskLineBuffer(directory, most_lines=most_lines))
+        self.pane = LogPane(self.buffer, instance="qwen36", directory=directory, zone=UTC, now=lambda: NOON)
         self.copied: list[str] = []
 
     def compose(self) -> ComposeResult:

@@ -32,9 +32,9 @@ def test_wrapped_rows_fit_and_nothing_is_lost(text: str, width: int) -> None:
 def test_moving_is_walking_along_all_rows(
     texts: list[str], width: int, height: int, wrapped: bool, data: st.DataObject
 ) -> None:
-    book = LogBuffer()
-    book.add_lines(0, make_log_lines(texts))
-    layout = LogLayout(book)
+    buffer = LogBuffer()
+    buffer.add_lines(0, make_log_lines(texts))
+    layout = LogLayout(buffer)
     layout.width, layout.height, layout.is_wrapped = width, height, wrapped
     places = [
         (index, row)
@@ -53,4 +53,4 @@ def test_moving_is_walking_along_all_rows(
     assert len(page) == min(height, len(places) - at)
     expected = places[at : at + height]
     assert [(row.serial, layout.find_row(row.line, row.start)) for row in page] == expected
-    book.close()
+    buffer.close()

@@ -56,7 +56,7 @@ async def test_it_shows_its_lines_where_textual_sends_it_no_resize(app: LogApp) 
         await app.mount(second)
         app.screen._compositor._full_map_invalidated = True
         assert second.view.region.height > 0, "whoever asks for its place is told it before the screen's own round"
-        second.view.book.add_lines(0, make_numbered_lines(3))
+        second.view.buffer.add_lines(0, make_numbered_lines(3))
         second.view.apply_new_lines()
         for _ in range(20):
             await pilot.pause(0.02)
@@ -107,7 +107,7 @@ async def test_the_place_is_kept_while_a_thousand_lines_drop(tmp_path: Path, wra
         await wait_until_settled(pilot)
         if wrapped:
             await press_keys(pilot, "w")
-        app.view.place.scroll_to_line((0, 1500))
+        app.view.position.scroll_to_line((0, 1500))
         app.view.repaint()
         await wait_until_settled(pilot)
         before = app.rows()
@@ -117,7 +117,7 @@ async def test_the_place_is_kept_while_a_thousand_lines_drop(tmp_path: Path, wra
             assert app.rows() == before
         await wait_until_settled(pilot)
         assert app.rows() == before
-        assert app.book.spool.first == 1000
+        assert app.buffer.spool.first == 1000
         assert "+1,000 new" in app.status()
         for first in range(3001, 5001, 100):
             app.view.add_lines(0, make_numbered_lines(100, first))
@@ -146,7 +146,7 @@ async def test_a_filter_keeps_the_place_and_gives_it_back(app: LogApp) -> None:
     async with app.run_test(size=(80, 12)) as pilot:
         app.view.add_lines(0, make_numbered_lines(500))
         await wait_until_settled(pilot)
-        app.view.place.scroll_to_line((0, 250))
+        app.view.position.scroll_to_line((0, 250))
         app.view.repaint()
         await wait_until_settled(pilot)
         before = app.rows()
@@ -334,7 +334,7 @@ async def test_sources_are_merged_or_alone(tmp_path: Path) -> None:
 async def test_errors_and_marks_are_a_key_away(tmp_path: Path) -> None:
     vllm = engines.load_engine("vllm")
     app = LogApp(tmp_path)
-    marked = LogBuffer(markers=[LineMarker(vllm, vllm.defaults.ready_line)], spool=app.book.spool)
+    marked = LogBuffer(markers=[LineMarker(vllm, vllm.defaults.ready_line)], spool=app.buffer.spool)
     async with app.run_test(size=(100, 12)) as pilot:
         app.view.add_lines(0, make_numbered_lines(50))
         marked.add_lines(0, make_log_lines(FATAL, 51))

@@ -26,7 +26,9 @@ def make_tile(name: str, *networks: str | None, carrier: bool = True) -> NodeTil
     office = NetworkInterface(name="eth0", carrier=True, speed=10_000, networks=("192.168.0.0/24",))
     sample = Sample(sequence=1, time=10.0, uptime=10.0, memory=2.0, links=(*links, office), rdma=rdma)
     view = NodeTelemetryView(name=NodeName(name), state=NodeState.OK, when=10.0, sample=sample)
-    return NodeTileModel(view=view, told=NodeStateChanged(ts=10.0, node=NodeName(name), state=NodeState.OK), now=10.0)
+    return NodeTileModel(
+        view=view, connection=NodeStateChanged(ts=10.0, node=NodeName(name), state=NodeState.OK), now=10.0
+    )
 
 
 def render_fabric_rows(*glances: NodeTileModel) -> list[str]:
@@ -53,7 +55,7 @@ def test_neighbours_in_the_config_without_one_are_not_said_to_be_linked() -> Non
 
 def test_of_one_that_does_not_answer_nothing_is_said_about_its_addresses() -> None:
     away = make_tile("two", "10.0.1.0/24")
-    away = replace(away, told=replace(away.told, state=NodeState.UNREACHABLE))
+    away = replace(away, connection=replace(away.connection, state=NodeState.UNREACHABLE))
     assert render_fabric_rows(make_tile("one", "10.0.1.0/24"), away) == [
         "one   200G up: fast0   the other end is not known"
     ]

@@ -141,7 +141,7 @@ def make_scene(
     seen = build_tile_model(made, NODE, now, chosen="qwen36")
     one = next((each for each in made.get_last_known_view(NODE).instances if each.name == "qwen36"), None)
     return InstanceScreenModel(
-        seen=seen, name="qwen36", one=one, course=made.get_startup_timeline(NODE, "qwen36"), end=end, **more
+        seen=seen, name="qwen36", one=one, timeline=made.get_startup_timeline(NODE, "qwen36"), end=end, **more
     )  # type: ignore[arg-type]
 
 

@@ -43,14 +43,14 @@ def make_node(count: int, celsius: float = 60.0) -> NodeScreenModel:
         cpu=Cpu(busy=0.4, cores=(0.01, 0.02, 0.99, 0.95, None), clusters=clusters, load=(1.0, 1.0, 1.0)),
         processes=tuple(NodeProcess(pid=100 + at, name="python3") for at in range(count)),
     )  # fmt: skip
-    rings = SampleSeries()
+    series = SampleSeries()
     for second in range(30):
-        rings.add_sample(replace(sample, uptime=5000.0 + second, sequence=second), 970.0 + second)
+        series.add_sample(replace(sample, uptime=5000.0 + second, sequence=second), 970.0 + second)
     view = NodeTelemetryView(
         name=name, state=NodeState.OK, when=1000.0, sample=sample, instances=(), instances_seen=1000.0, sampled=1000.0
     )
     told = NodeStateChanged(ts=1000.0, node=name, state=NodeState.OK)
-    return NodeScreenModel(tile=NodeTileModel(view=view, told=told, now=1000.0, rings=rings))
+    return NodeScreenModel(tile=NodeTileModel(view=view, connection=told, now=1000.0, series=series))
 
 
 @pytest.mark.parametrize(("columns", "lines"), [(120, 38), (200, 58)])

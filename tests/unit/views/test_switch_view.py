@@ -302,7 +302,7 @@ def test_a_rollback_tells_both_stories() -> None:
             message="qwen36 did not start; minimax-m27 serves again after 235 s",
         ),
     )
-    seen = render_screen(replace(SCENE, course=made, now=500.0), 80, 40)
+    seen = render_screen(replace(SCENE, progress=made, now=500.0), 80, 40)
     assert "✕ qwen36 failed: The workspace did not fit" in seen
     assert "line 412: CUDA out of memory" in seen
     assert "● minimax-m27 serves again: nothing of the switch is left" in seen
@@ -339,7 +339,7 @@ def test_after_a_rollback_it_is_said_twice_at_most_that_the_old_one_serves() -> 
         ),
     )
     for columns in (60, 80, 120):
-        seen = render_screen(replace(SCENE, course=made, now=500.0), columns, 40)
+        seen = render_screen(replace(SCENE, progress=made, now=500.0), columns, 40)
         assert " ".join(seen.split()).count("serves again") == 2
         assert seen.count("out of memory") < 30, "three lines of it, all of it is in the log"
         assert "…" in seen
@@ -348,7 +348,9 @@ def test_after_a_rollback_it_is_said_twice_at_most_that_the_old_one_serves() -> 
 def test_a_path_that_is_longer_than_a_line_is_there_whole() -> None:
     path = "/tmp/" + "/".join(f"folder{at}" for at in range(12)) + "/20261122.log"
     seen = render_screen(
-        replace(SCENE, course=make_progress(make_step_event(101, SwitchStep.UNDOING, f"nothing is left; log: {path}"))),
+        replace(
+            SCENE, progress=make_progress(make_step_event(101, SwitchStep.UNDOING, f"nothing is left; log: {path}"))
+        ),
         80,
         40,
     )
@@ -366,14 +368,14 @@ def test_what_was_before_is_shown_as_it_was_sampled_when_it_began() -> None:
         swap_used=0,
     )
     made = make_progress(make_step_event(101, SwitchStep.CHECKING))
-    seen = render_screen(replace(SCENE, course=made, bars={ONE: bar}), 80, 40)
+    seen = render_screen(replace(SCENE, progress=made, bars={ONE: bar}), 80, 40)
     assert "GPU 93 " in seen
     assert "other 12 " in seen
 
 
 def test_the_last_step_is_said_once_by_what_proves_it() -> None:
     made = make_progress(make_step_event(101, SwitchStep.DONE, "qwen36 serves on spark1"))
-    seen = render_screen(replace(SCENE, course=made, now=500.0), 80, 40)
+    seen = render_screen(replace(SCENE, progress=made, now=500.0), 80, 40)
     assert "✓        qwen36 serves on spark1" in seen
     assert " done" not in seen
 
@@ -413,7 +415,7 @@ def test_what_is_undone_because_somebody_asked_for_it_has_not_failed() -> None:
         made: SwitchProgress | None = None
         for event in told:
             made = advance_switch(made, event)
-        seen = render_screen(replace(SCENE, course=made, now=7.0), 80, 30)
+        seen = render_screen(replace(SCENE, progress=made, now=7.0), 80, 30)
         (line,) = [line for line in seen.splitlines() if "qwen36 is removed" in line]
         assert line.strip().startswith(sign)
 
@@ -456,12 +458,12 @@ def test_where_nothing_stops_no_step_is_told_that_does_not_happen() -> None:
     assert "stopping" not in planned
     made = advance_switch(None, SwitchPlanned(100.0, ONE, FREE_PLAN))
     assert made is not None
-    running = render_screen(replace(SCENE, course=made, now=160.0), 80, 24)
+    running = render_screen(replace(SCENE, progress=made, now=160.0), 80, 24)
     assert "◐  1:00  starting qwen36" in running
     assert "what was there" not in running
     assert "of 6" not in join_text(render_switch_progress_line(made, 160.0, None))
     end = CommandEnded(ts=200.0, outcome=Outcome.READY, exit_code=0, seconds=100.0, node=ONE, instance="qwen36")
-    ready = render_screen(replace(SCENE, course=advance_switch(made, end), now=300.0), 80, 24)
+    ready = render_screen(replace(SCENE, progress=advance_switch(made, end), now=300.0), 80, 24)
     assert "✓  1:40  qwen36 started" in ready
     assert "beginning" not in ready
 
@@ -474,7 +476,7 @@ def test_the_failure_of_what_it_needs_is_its_verdict_by_its_own_name_and_a_refus
     )  # fmt: skip
     for plan in (FREE_PLAN, replace(FREE_PLAN, obstacles=("no room",))):  # with the step of its start, and without any
         made = advance_switch(advance_switch(None, SwitchPlanned(100.0, ONE, plan)), end, is_own=True)
-        seen = render_screen(replace(SCENE, course=made, now=130.0), 80, 24)
+        seen = render_screen(replace(SCENE, progress=made, now=130.0), 80, 24)
         assert "✕ orpheus-llm failed: The kernel ended it" in seen
         assert "orpheus-tts was not started" in seen
         assert "beginning" not in seen

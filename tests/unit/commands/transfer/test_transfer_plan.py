@@ -119,7 +119,7 @@ def test_what_lies_on_one_disk_shares_its_room() -> None:
 
 
 def test_the_rate_is_of_the_last_seconds() -> None:
-    pace = TransferRate(1000, [])
+    pace = TransferRate(1000)
     assert pace.add_sample(0.0, 0) == (None, None)
     assert pace.add_sample(1.0, 100) == (100.0, 9.0)
     for second in range(2, 10):
@@ -131,7 +131,7 @@ def test_the_rate_is_of_the_last_seconds() -> None:
 
 @given(st.lists(st.tuples(st.floats(0, 5), st.integers(0, 1 << 40))))
 def test_whatever_comes_no_rate_is_negative(steps: list[tuple[float, int]]) -> None:
-    pace, now = TransferRate(1 << 40, []), 0.0
+    pace, now = TransferRate(1 << 40), 0.0
     for wait, done in steps:
         now += wait
         rate, left = pace.add_sample(now, done)

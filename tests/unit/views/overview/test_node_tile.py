@@ -107,11 +107,11 @@ def make_log_entry(text: str) -> EventLogEntry:
     return entry
 
 
-def make_tile(*instances: InstanceView, told: NodeStateChanged = OK, **more: object) -> NodeTileModel:
+def make_tile(*instances: InstanceView, connection: NodeStateChanged = OK, **more: object) -> NodeTileModel:
     view = NodeTelemetryView(
         name=NODE, state=NodeState.OK, when=NOW, sample=SAMPLE, instances=instances, instances_seen=NOW, sampled=NOW
     )
-    return replace(NodeTileModel(view=view, told=told, now=NOW), **more)
+    return replace(NodeTileModel(view=view, connection=connection, now=NOW), **more)
 
 
 def render_tile(glance: NodeTileModel, columns: int = 80, count: int = 16, *, ascii_only: bool = False) -> str:
@@ -221,17 +221,17 @@ def test_a_step_without_progress_of_its_own_goes_by_its_time() -> None:
         detail=None,
         expected_parts=usual,
     )
-    course = advance_timeline(None, start)
-    assert course is not None
-    shown = render_tile(make_tile(coming, starts={"qwen36": start}, courses={"qwen36": course}))
+    timeline = advance_timeline(None, start)
+    assert timeline is not None
+    shown = render_tile(make_tile(coming, starts={"qwen36": start}, timelines={"qwen36": timeline}))
     assert "0:10 of about 0:40" in shown
     assert "then CUDA graphs" in shown
-    assert "4:10 of about 6:55" in render_tile(make_tile(coming, courses={"qwen36": course})), (
+    assert "4:10 of about 6:55" in render_tile(make_tile(coming, timelines={"qwen36": timeline})), (
         "also behind a newer list of containers"
     )
     unknown = advance_timeline(None, replace(start, expected_parts=()))
     assert unknown is not None
-    assert "0:10" not in render_tile(make_tile(coming, starts={"qwen36": start}, courses={"qwen36": unknown}))
+    assert "0:10" not in render_tile(make_tile(coming, starts={"qwen36": start}, timelines={"qwen36": unknown}))
 
 
 def test_what_goes_on_is_said_before_what_comes_next_also_where_no_progress_of_it_is_known() -> None:
@@ -239,14 +239,14 @@ def test_what_goes_on_is_said_before_what_comes_next_also_where_no_progress_of_i
     begun = advance_timeline(
         None, PhaseChanged(ts=NOW - 20, node=NODE, instance="qwen36", phase=Phase.STARTING, step=None, elapsed=10.0)
     )
-    course = advance_timeline(
+    timeline = advance_timeline(
         begun, PhaseChanged(ts=NOW - 10, node=NODE, instance="qwen36", phase=Phase.LOADING, step=None, elapsed=20.0)
     )
-    assert course is not None
-    shown = " ".join(render_tile(make_tile(coming, courses={"qwen36": course})).split())
+    assert timeline is not None
+    shown = " ".join(render_tile(make_tile(coming, timelines={"qwen36": timeline})).split())
     assert "started ✓ loading then warming up" in shown
     told = replace(coming, step=Step("weights", 12, 18))
-    assert "✓ then warming up" in " ".join(render_tile(make_tile(told, courses={"qwen36": course})).split()), (
+    assert "✓ then warming up" in " ".join(render_tile(make_tile(told, timelines={"qwen36": timeline})).split()), (
         "its row says it"
     )
     bare = replace(coming, step=Step("weights"))
@@ -274,14 +274,14 @@ def test_a_failure_says_why_first_then_the_proof_then_what_to_do() -> None:
 
 
 def test_a_spark_that_is_away_says_what_was_tried_and_when_the_next_try_is() -> None:
-    shown = render_tile(make_tile(READY, told=AWAY))
+    shown = render_tile(make_tile(READY, connection=AWAY))
     assert "◌ unreachable" in shown
     assert "10.0.0.5:22 does not answer" in shown
     assert "try in 5 s   attempt 3 failed" in shown
     assert "is it on?" in shown
     tones = {
         span.tone
-        for row in NodeTile(make_tile(READY, told=AWAY)).render_rows(80, 16)
+        for row in NodeTile(make_tile(READY, connection=AWAY)).render_rows(80, 16)
         for span in row
         if "of 128.0 GiB" in span.text
     }
@@ -290,7 +290,7 @@ def test_a_spark_that_is_away_says_what_was_tried_and_when_the_next_try_is() -> 
 
 def test_a_starved_node_is_not_shown_as_off() -> None:
     assert "◍ starved" in render_tile(
-        make_tile(told=NodeStateChanged(ts=NOW, node=NODE, state=NodeState.STARVED, detail="SSH does not speak"))
+        make_tile(connection=NodeStateChanged(ts=NOW, node=NODE, state=NodeState.STARVED, detail="SSH does not speak"))
     )
 
 
@@ -304,7 +304,7 @@ def test_docker_that_does_not_answer_is_not_nothing_runs() -> None:
         docker_known=False,
         sampled=NOW,
     )
-    shown = render_tile(NodeTileModel(view=view, told=OK, now=NOW))
+    shown = render_tile(NodeTileModel(view=view, connection=OK, now=NOW))
     assert "Docker does not answer" in shown
     assert "the socket refuses" in shown
     assert "nothing runs" not in shown
@@ -342,10 +342,10 @@ def test_a_worker_says_where_it_is_served_and_a_missing_bandwidth_why() -> None:
 
 
 def test_a_tall_tile_shows_the_last_minutes_with_the_ends_of_their_scale() -> None:
-    rings = SampleSeries()
+    series = SampleSeries()
     for second in range(30):
-        rings.add_sample(replace(SAMPLE, uptime=5000.0 + second, sequence=second), NOW - 30 + second)
-    shown = render_tile(make_tile(READY, rings=rings), 80, 40)
+        series.add_sample(replace(SAMPLE, uptime=5000.0 + second, sequence=second), NOW - 30 + second)
+    shown = render_tile(make_tile(READY, series=series), 80, 40)
     lines = [line[2:] for line in shown.splitlines()]
     tops = [next(at for at, line in enumerate(lines) if line.startswith(most)) for most in ("128 GiB", "100 % busy")]
     ends = [at for at, line in enumerate(lines) if line.startswith("0 ")]
@@ -353,7 +353,7 @@ def test_a_tall_tile_shows_the_last_minutes_with_the_ends_of_their_scale() -> No
     assert "1 min" in shown
     curve = next(line for line in shown.splitlines() if line[2:].startswith("0 "))
     assert curve[-3] == "⣿", "a curve goes to the end of the tile, the newest at its right"
-    low = render_tile(make_tile(READY, rings=rings), 80, 9)
+    low = render_tile(make_tile(READY, series=series), 80, 9)
     assert "  98 GiB  " in low, "in one row beside what was read"
     assert "100 %" not in low
 
@@ -366,8 +366,8 @@ def test_where_room_is_scarce_trends_go_before_numbers() -> None:
     assert "swap" not in shown
 
 
-NEVER = NodeTileModel(view=NodeTelemetryView(name=NODE, state=NodeState.UNKNOWN, when=0.0), told=AWAY, now=NOW)
-STATES = [make_tile(), make_tile(READY), make_tile(FOREIGN, READY), make_tile(READY, told=AWAY), NEVER]
+NEVER = NodeTileModel(view=NodeTelemetryView(name=NODE, state=NodeState.UNKNOWN, when=0.0), connection=AWAY, now=NOW)
+STATES = [make_tile(), make_tile(READY), make_tile(FOREIGN, READY), make_tile(READY, connection=AWAY), NEVER]
 
 
 @given(st.sampled_from(STATES), st.integers(12, 130), st.integers(3, 20), st.booleans())
@@ -445,10 +445,10 @@ def test_an_idle_tile_offers_what_starts_now_with_a_known_speed_and_no_dash_wher
 
 
 def test_what_stands_beside_a_small_curve_was_read() -> None:
-    rings = SampleSeries()
+    series = SampleSeries()
     for second in range(30):
-        rings.add_sample(replace(SAMPLE, uptime=5000.0 + second, sequence=second), NOW - 30 + second)
-    (row,) = [line for line in render_tile(make_tile(READY, rings=rings), 80, 9).splitlines() if "swap" in line]
+        series.add_sample(replace(SAMPLE, uptime=5000.0 + second, sequence=second), NOW - 30 + second)
+    (row,) = [line for line in render_tile(make_tile(READY, series=series), 80, 9).splitlines() if "swap" in line]
     used = (MEMORY.total - MEMORY.available) / GIB
     assert f"  {used:.0f} GiB " in row
 
@@ -468,17 +468,17 @@ def test_a_program_that_tells_no_figures_has_no_empty_row_of_them_and_its_image_
 
 
 def test_a_tile_without_a_throughput_of_its_own_has_another_curve_in_its_place() -> None:
-    rings = SampleSeries()
+    series = SampleSeries()
     for second in range(30):
         sample = replace(
             SAMPLE, uptime=5000.0 + second, sequence=second, cpu=Cpu(busy=0.6),
             rdma=(RdmaLane(name="rocep1", receive_rate=8e8, send_rate=9e8),),
         )  # fmt: skip
-        rings.add_sample(sample, NOW - 30 + second)
+        series.add_sample(sample, NOW - 30 + second)
     worker = replace(READY, rank="1/2", port=None)
     head = replace(READY, node=NodeName("spark2"), rank="0/2")
-    part = make_tile(worker, rings=rings, heads={worker.name: head})
-    loading = make_tile(replace(READY, phase=Phase.LOADING), rings=rings)
+    part = make_tile(worker, series=series, heads={worker.name: head})
+    loading = make_tile(replace(READY, phase=Phase.LOADING), series=series)
     for tile, title in ((part, "2 GB/s RDMA"), (loading, "100 % CPU")):
         assert title in render_tile(tile, 60, 30)
         assert title not in render_tile(tile, 80, 9)
@@ -523,10 +523,10 @@ def test_no_notice_and_no_curve_moves_a_tile(columns: int, high: int) -> None:
         moving = replace(MEMORY, free=(second + 1) * GIB, available=(second + 20) * GIB)
         busy = replace(GPU, busy=second / 30, power=10.0 + 2 * second)
         steep.add_sample(replace(sample, memory=moving, gpus=(busy,)), NOW - 30 + second)
-    quiet = OverviewScreenModel(glances=(make_tile(READY, rings=flat), make_tile(READY, rings=flat)), chosen=0)
+    quiet = OverviewScreenModel(glances=(make_tile(READY, series=flat), make_tile(READY, series=flat)), chosen=0)
     happened = tuple(make_log_entry(f"event {at}") for at in range(6))
     loud = OverviewScreenModel(
-        glances=(make_tile(READY, rings=steep), make_tile(READY, rings=steep)), chosen=0, lines=(RecentLogLine(NODE, "q", "line"),) * 12,
+        glances=(make_tile(READY, series=steep), make_tile(READY, series=steep)), chosen=0, lines=(RecentLogLine(NODE, "q", "line"),) * 12,
         notices=(("a notice of some length " * 6, TextStyle.ACCENT),) * 2, happened=happened,
     )  # fmt: skip
     calm, busy_one = render_overview(quiet, columns, high), render_overview(loud, columns, high)
@@ -632,7 +632,7 @@ def test_a_sick_spark_does_not_look_healthy(columns: int, count: int) -> None:
     assert {healthy[0][0].tone, healthy[-1][0].tone} == {TextStyle.FRAME}
     clocks = [span.tone for row in rows for span in row if span.text.strip() == "2411"]
     assert clocks == [TextStyle.BAD], "the sick figure itself has its colour"
-    away = replace(glance, told=AWAY, view=replace(glance.view, findings=found))
+    away = replace(glance, connection=AWAY, view=replace(glance.view, findings=found))
     assert "stuck clock" not in join_text(NodeTile(away).render_rows(columns, count)[0]), (
         "what is not known now is not said"
     )

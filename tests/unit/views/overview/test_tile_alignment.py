@@ -54,14 +54,14 @@ def make_busy_tile(
     numbers: EngineMeter = replace(DRAFTED, generation_rate=now)
     return make_tile(
         replace(one, numbers=numbers),
-        rings=power or make_power_series(60.0),
+        series=power or make_power_series(60.0),
         drafting={"c1": make_meter_series(*rates)},
     )
 
 
 @pytest.mark.parametrize(("columns", "high"), [(120, 40), (200, 50), (200, 60), (140, 30)])
 def test_the_same_figure_stands_in_the_same_row_of_both(columns: int, high: int) -> None:
-    loads = make_tile(COMING, starts={"qwen36": START}, rings=make_power_series(10.0, 50.0))
+    loads = make_tile(COMING, starts={"qwen36": START}, series=make_power_series(10.0, 50.0))
     rows = [
         join_text(row)
         for row in render_overview(
