@@ -866,7 +866,9 @@ class LogAnalyzer:
         """Join the lines of the message of an exception that no rule named, which may be cut by a terminal's width. If a rule
         knows the whole message, the exception is recorded by that rule."""
         failure = None if signal is None else signal.failure
-        if failure is not None and failure.weight <= FailureWeight.EXCEPTION and "validation error" not in text:
+        if self._traceback.is_open and self._traceback.first_line == line.number:
+            self._unnamed = None  # source code follows, not the rest of a message
+        elif failure is not None and failure.weight <= FailureWeight.EXCEPTION and "validation error" not in text:
             self._unnamed = line, text
         elif failure is not None or signal is not None or self._unnamed is None or not _is_continuation(text, level):
             self._unnamed = None

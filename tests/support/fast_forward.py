@@ -5,11 +5,12 @@ this process, so "nothing can be read and no thread works" means that nothing wi
 `time.monotonic` moves, which is what `SystemClock`, the simulated clock and asyncio read.
 
 What is not waited for takes the CPU time that it takes, whatever else the machine does: on a starved one neither does a
-patience end sooner, nor do the simulated Sparks run ahead of the product.
+patience end sooner, nor do the simulated Sparks run ahead of the product. Only while there is a child process, which lives in
+real time, does it take that.
 
 It waits in real time where that conclusion would be wrong: while the main thread works outside of a loop, while a thread
-works for one of the loops, and while there is a child process (it lives in real time). Where several loops run, as those of
-a command and of the simulated Sparks behind it, all have to stand still.
+works for one of the loops, and while there is a child process. Where several loops run, as those of a command and of the
+simulated Sparks behind it, all have to stand still.
 """
 
 from __future__ import annotations
@@ -90,14 +91,15 @@ class _ForwardingSelector(selectors.DefaultSelector):
         if self.idle_since is None:
             if events := super().select(0):
                 return events
-            self.idle_since = _REAL_MONOTONIC()
+            self.deadline = math.inf if timeout is None else _monotonic() + timeout
+            self.idle_since = _REAL_MONOTONIC()  # from now on another thread may forward the clock to our deadline
         if timeout is None:
-            self.deadline = math.inf
             events = super().select()
             self.idle_since = None
             return events
-        is_real = _is_anybody_at_work()
-        _go_on_by(_REAL_MONOTONIC if is_real else time.process_time)
+        has_children = has_child_processes()
+        is_real = has_children or _is_anybody_at_work()
+        _go_on_by(_REAL_MONOTONIC if has_children else time.process_time)
         self.deadline = _monotonic() + timeout
         if is_real:
             events = self._wait(min(timeout, _RECHECK))
@@ -124,9 +126,8 @@ class _ForwardingSelector(selectors.DefaultSelector):
             loops = tuple(_State.running)
             stood_still = _REAL_MONOTONIC() - _GRACE
             if _is_anybody_at_work() or any(
-                one.idle_since is None or one.idle_since > stood_still or one.has_events()
-                for one in loops
-                if one is not self
+                (one is not self and (one.idle_since is None or one.idle_since > stood_still)) or one.has_events()
+                for one in loops  # ours may have been sent something while this thread waited for a core
             ):
                 return
             _move_clock(min(one.deadline for one in loops) - _monotonic())  # ours is finite

@@ -128,27 +128,32 @@ class DecodeModel:
         return self._compute_counts(self._age - ago, seconds)
 
     def _advance(self, seconds: float) -> None:
-        slices = max(1, min(_MAX_SLICES, math.ceil(seconds / _SLICE_SECONDS)))
+        slices = max(1, min(_MAX_SLICES, math.ceil(seconds / _SLICE_SECONDS))) if self.background else 1
+        generated = steps = 0.0
+        accepted = [0.0] * self.launch.draft_tokens
         for _ in range(slices):
-            self._add_counts(self._compute_counts(self._age, seconds / slices))
+            made = self._compute_counts(self._age, seconds / slices)
             self._age += seconds / slices
-
-    def _add_counts(self, made: DecodeCounts) -> None:
+            generated += made.generated
+            steps += made.steps
+            accepted = [old + new for old, new in zip(accepted, made.accepted, strict=True)]
         total, before = self._counts, self._written
-        self._written += made.generated
+        self._written += generated
         begun = int(self._written // ANSWER_TOKENS) - int(before // ANSWER_TOKENS)
         self._counts = DecodeCounts(
-            generated=total.generated + made.generated,
-            steps=total.steps + made.steps,
+            generated=total.generated + generated,
+            steps=total.steps + steps,
             requests=total.requests + begun,
             prompt=total.prompt + begun * PROMPT_TOKENS,
             cached=total.cached + begun * CACHED_PROMPT_TOKENS,
-            accepted=tuple(old + new for old, new in zip(total.accepted, made.accepted, strict=True)),
-            seconds=total.seconds + made.seconds,
+            accepted=tuple(old + new for old, new in zip(total.accepted, accepted, strict=True)),
+            seconds=total.seconds + seconds,
         )
 
     def _compute_counts(self, age: float, seconds: float) -> DecodeCounts:
         steps = self._steps_per_second(self.background) * seconds
+        if not steps:
+            return DecodeCounts(accepted=(0.0,) * self.launch.draft_tokens, seconds=seconds)
         length = self._accept_length_at(age + seconds / 2)
         accepted = tuple(steps * share for share in compute_position_acceptance(length, self.launch.draft_tokens))
         return DecodeCounts(generated=steps * length, steps=steps, accepted=accepted, seconds=seconds)
@@ -188,15 +193,17 @@ def compute_position_acceptance(length: float, drafted: int) -> list[float]:
     """Return how often each draft token is accepted: p, p², p³ ..., which add up to the accept length without the bonus
     token.
     """
-    if length <= 1.0:
-        return [
-            0.0
-        ] * drafted  # the search below ends a little above zero: a draft in a million would count as accepted
-    low, high = 0.0, 1.0
-    for _ in range(40 if drafted else 0):
-        middle = (low + high) / 2
-        if middle * (1 - middle**drafted) / (1 - middle) < length - 1:
-            low = middle
-        else:
-            high = middle
-    return [high**at for at in range(1, drafted + 1)]
+    if length <= 1.0 or not drafted:
+        return [0.0] * drafted
+    # Newton's method from above: the sum is convex, so each step comes closer and none passes the root. The first share is not
+    # below it because the terms' arithmetic mean is not below their geometric mean.
+    share = min(1.0, ((length - 1) / drafted) ** (2 / (drafted + 1)))
+    while True:
+        total = slope = 0.0
+        for _ in range(drafted):  # of share * (1 + share * (1 + ...)), and of its derivative
+            total, slope = share * (1 + total), 1 + total + share * slope
+        closer = share - (total - (length - 1)) / slope
+        if closer >= share - 1e-12:
+            break
+        share = closer
+    return [share**at for at in range(1, drafted + 1)]

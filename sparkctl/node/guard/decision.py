@@ -66,13 +66,13 @@ DEFAULT_CACHE_BELOW_BYTES, DEFAULT_CACHE_BELOW_SHARE = (
 )  # of MemFree: the default is the smaller of the two
 
 
-def needs_fast_reads(floor: int, readings: Sequence[MeminfoReading]) -> bool:
+def needs_fast_reads(floor: int, readings: Sequence[MeminfoReading], rate: float | None) -> bool:
     """Tell whether to read memory every `FAST_READ_SECONDS` seconds: below half of the way to `near`, or soon at the floor at the
-    present rate.
+    present rate, that of `compute_fastest_decline`.
 
     Soon is two seconds, or four reads if reads come late.
     """
-    available, rate = readings[-1].available, compute_fastest_decline(readings)
+    available = readings[-1].available
     soon = max(2.0, 4 * (readings[-1].at - readings[-2].at)) if len(readings) > 1 else 2.0
     return available < (floor + compute_warning_level(floor)) // 2 or (
         rate is not None and available - floor < soon * rate
@@ -82,7 +82,10 @@ def needs_fast_reads(floor: int, readings: Sequence[MeminfoReading]) -> bool:
 def measure_read_delay(floor: int, readings: Sequence[MeminfoReading]) -> float:
     """Return how late the last read came, in seconds; 0 if it came on time."""
     gap = readings[-1].at - readings[-2].at if len(readings) > 1 else 0.0
-    return gap if gap > KILL_LEAD_SECONDS and needs_fast_reads(floor, readings[:-1]) else 0.0
+    if gap <= KILL_LEAD_SECONDS:
+        return 0.0
+    before = readings[:-1]
+    return gap if needs_fast_reads(floor, before, compute_fastest_decline(before)) else 0.0
 
 
 def compute_lowered_floor(floor: int, available: int) -> int:
@@ -107,7 +110,7 @@ def compute_fastest_decline(readings: Sequence[MeminfoReading]) -> float | None:
         span = now.at - reading.at
         if span > RATE_WINDOW_SECONDS and best:
             break
-        if span >= _MIN_RATE_SPAN_SECONDS:
+        if reading.available > now.available and span >= _MIN_RATE_SPAN_SECONDS:
             best = max(best, (reading.available - now.available) / span)
     return best or None
 
@@ -147,7 +150,7 @@ def decide_action(floor: int, readings: Sequence[MeminfoReading], may_drop: bool
     rate = compute_fastest_decline(readings)
     to_zero = now.available / rate if rate else None
     is_near = now.available < compute_warning_level(floor)
-    close = needs_fast_reads(floor, readings)
+    close = needs_fast_reads(floor, readings, rate)
     falling = compute_current_decline(readings)
     before = readings[-2] if len(readings) > 1 else now
     stall = measure_read_delay(floor, readings)

@@ -8,7 +8,7 @@ import io
 from functools import cache
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkctl.engines import engine_flags
@@ -55,14 +55,21 @@ def parse_with_argparse(engine: str, version: str, word: str) -> tuple[FlagMatch
     return (FlagMatchKind.EXACT if exact else FlagMatchKind.ABBREVIATED), flag
 
 
+@cache
+def draw_long_name(engine: str, version: str) -> st.SearchStrategy[str]:
+    names = engine_flags.load_catalogue(engine, version).by_name
+    return st.sampled_from(sorted(name for name in names if name.startswith("--")))
+
+
+ENDS = st.one_of(st.just(""), st.text("abcdefghijklmnopqrstuvwxyz-", max_size=3))
+
+
 @pytest.mark.parametrize(("engine", "version"), EVERY)
-@settings(max_examples=150, deadline=None)
 @given(data=st.data())
 def test_a_word_is_read_as_argparse_reads_it(engine: str, version: str, data: st.DataObject) -> None:
     catalogue = engine_flags.load_catalogue(engine, version)
-    name = data.draw(st.sampled_from(sorted(name for name in catalogue.by_name if name.startswith("--"))))
-    ends = st.one_of(st.just(""), st.text("abcdefghijklmnopqrstuvwxyz-", max_size=3))
-    word = name[: data.draw(st.integers(3, len(name)))] + data.draw(ends)
+    name = data.draw(draw_long_name(engine, version))
+    word = name[: data.draw(st.integers(3, len(name)))] + data.draw(ENDS)
     how, flag = parse_with_argparse(engine, version, word)
     reading = match_flag(word, catalogue)
     assert reading.how is how

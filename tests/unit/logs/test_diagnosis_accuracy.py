@@ -6,11 +6,16 @@ from collections import Counter
 
 import pytest
 
-from tests.tools.diagnosis_table import LabelledLog, format_table, judge_log, load_posted_logs
+from tests.tools.diagnosis_table import JudgedLog, LabelledLog, format_table, judge_log, load_posted_logs
 
 
-def test_posted_logs_are_read_right() -> None:
-    judged = [judge_log(one) for one in load_posted_logs()]
+@pytest.fixture(scope="module")
+def judged() -> list[JudgedLog]:
+    """The posted logs with what `diagnose` says of them."""
+    return [judge_log(one) for one in load_posted_logs()]
+
+
+def test_posted_logs_are_read_right(judged: list[JudgedLog]) -> None:
     counts = Counter(one.judgement for one in judged)
     table = "\n".join(format_table(judged))
     assert len(judged) >= 265
@@ -19,8 +24,8 @@ def test_posted_logs_are_read_right() -> None:
     assert counts["false alarm"] == 0, table
 
 
-def test_a_certain_verdict_is_right() -> None:
-    certain = [one for one in map(judge_log, load_posted_logs()) if one.confidence == "certain"]
+def test_a_certain_verdict_is_right(judged: list[JudgedLog]) -> None:
+    certain = [one for one in judged if one.confidence == "certain"]
     assert len(certain) >= 60
     assert {one.judgement for one in certain} == {"right"}
 

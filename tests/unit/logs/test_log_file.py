@@ -7,6 +7,7 @@ import io
 import json
 import os
 import threading
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -131,6 +132,7 @@ PREFIXES = {
 }  # before each line; ``at``: a number that changes
 
 
+@cache  # a posted log is compared with itself in many wrappings
 def diagnose_text(raw: bytes) -> tuple[str | None, str | None]:
     found = diagnose_bytes(io.BytesIO(raw), "it", None).diagnosis
     return found.engine, found.verdict and str(found.verdict.cause)

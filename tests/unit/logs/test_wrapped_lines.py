@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
+from functools import cache
 
 import pytest
 
@@ -55,7 +56,9 @@ def diagnose(log: str) -> LogDiagnosis:
     return diagnose_bytes(io.BytesIO(log.encode()), "it", None).diagnosis
 
 
-def tell(found: LogDiagnosis) -> tuple[object, ...]:
+@cache
+def tell(log: str) -> tuple[object, ...]:
+    found = diagnose(log)
     return found.engine, found.version, found.ready, found.verdict and (found.verdict.cause, found.verdict.summary)
 
 
@@ -68,15 +71,15 @@ def test_a_cut_log_tells_the_same(width: int) -> None:
     logs = list_long_logs(width)
     assert len(logs) >= 40
     for name, log in logs:
-        assert tell(diagnose(cut_lines(log, width))) == tell(diagnose(log)), name
+        assert tell(cut_lines(log, width)) == tell(log), name
 
 
 @pytest.mark.parametrize("collector", PREFIXES)
 def test_a_prefix_may_stand_before_each_piece_or_be_cut_with_its_line(collector: str) -> None:
     for name, log in [*list_logs()][::4]:
-        told = tell(diagnose(add_prefix(log, PREFIXES[collector])))
-        assert tell(diagnose(add_prefix(cut_lines(log, 80), PREFIXES[collector]))) == told, name
-        assert tell(diagnose(cut_lines(add_prefix(log, PREFIXES[collector]), 80))) == told, name
+        told = tell(add_prefix(log, PREFIXES[collector]))
+        assert tell(add_prefix(cut_lines(log, 80), PREFIXES[collector])) == told, name
+        assert tell(cut_lines(add_prefix(log, PREFIXES[collector]), 80)) == told, name
 
 
 def test_lines_keep_their_numbers_wherever_a_block_ends() -> None:

@@ -169,7 +169,7 @@ def test_a_damaged_file_does_not_stay_in_the_hubs_cache(hub: HubStandIn, url: st
 def test_what_a_kill_left_unproved_in_the_hubs_cache_counts_as_unfinished(
     hub: HubStandIn, url: str, tmp_path: Path
 ) -> None:
-    hub.files[REPOSITORY] = {"config.json": b"{}", "model.safetensors": os.urandom(300_000_000)}  # proved for a moment
+    hub.files[REPOSITORY] = {"config.json": b"{}", "model.safetensors": bytes(300_000_000)}  # proved for a moment
     folder = tmp_path / "hub" / "models--acme--tiny"
     process = begin(url, folder, tmp_path, is_cache=True)
     try:

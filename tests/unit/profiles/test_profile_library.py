@@ -414,7 +414,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60 if settings.default.derandomize else 300, deadline=None)
 @given(st.dictionaries(KEYS, VALUES))
 def test_any_map_is_a_profile_or_has_located_faults(
     tmp_path_factory: pytest.TempPathFactory, data: dict[str, object]
@@ -429,7 +429,7 @@ def test_any_map_is_a_profile_or_has_located_faults(
 
 
 @given(st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60 if settings.default.derandomize else 300, deadline=None)
 def test_what_a_profile_lets_through_docker_can_be_asked(data: st.DataObject) -> None:
     """Every option value that passes is one that the create request can be made of."""
     from dataclasses import replace as with_

@@ -584,7 +584,7 @@ NAMES = sorted(
 )
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=50 if settings.default.derandomize else 240, deadline=None)
 @given(
     st.sampled_from(["sglang", "vllm"]),
     st.sampled_from(["0.5.12", "0.33.0", "latest"]),

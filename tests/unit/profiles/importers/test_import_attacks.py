@@ -31,7 +31,9 @@ NODE = Node(name=NodeName("s"), host="h")
 GIVEN = re.compile(
     r"HF_TOKEN|NGC_API_KEY|API_KEY|HOME|PORT|SECRET_[0-9]+|path|name"
 )  # of the names that are tried here
-QUIET = settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+QUIET = settings(
+    max_examples=60 if settings.default.derandomize else 240, deadline=None, suppress_health_check=list(HealthCheck)
+)
 
 
 class AllAllowed(Mapping[str, str]):
