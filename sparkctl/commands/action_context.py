@@ -130,6 +130,8 @@ def reason_no_instance(context: ActionContext) -> str | None:
         return "no Spark is configured" if context.node is None else f"no data from {context.node} yet"
     if context.selected_instance is not None:
         return None
+    if context.node_view.instances_seen is None and not context.node_view.instances and context.instance is None:
+        return f"what runs on {context.node} is not known yet"
     return (
         f"nothing runs on {context.node}"
         if context.instance is None

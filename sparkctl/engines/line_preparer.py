@@ -13,6 +13,7 @@ from sparkctl.model.text.sanitize import sanitize_line
 MAX_LINE_LENGTH = 12_288
 _KNOWN_TEXTS = 4096  # an engine that restarts again and again repeats its lines
 
+VALIDATION_MESSAGES = ("  Value error, ", "  Assertion failed, ")  # pydantic's, below the name of what is not valid
 _LOG_PREFIX = re.compile(
     # vLLM: (APIServer pid=1), (Worker_TP0 pid=7), formerly (VllmWorker rank=0 pid=7); Ray adds the address
     r"\((?:[\w-]{1,40} ){0,3}(?:\w++=[\w.:]++,? ?)++\) ?"
@@ -167,7 +168,9 @@ class LinePreparer:
         if not line or line.isspace():
             return []
         if self._validation is None and "validation error" not in line:
-            return [line]
+            # Its own header is not in the excerpt.
+            is_rest = line.startswith(VALIDATION_MESSAGES)
+            return [line, f"1 validation error for Settings: {line.strip()}"] if is_rest else [line]
         joined = self._join_validation_error(line)
         return [line, joined] if joined else [line]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from array import array
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, lru_cache
@@ -36,6 +37,10 @@ EXCEPTION_LINE = (
 )
 # The characters of a needle by which it is looked for in a line (a gram); every needle has as many.
 _GRAM_CHARS = 4
+# Words with which messages of all kinds begin, and how many characters more show a certain one.
+_ANY_FAILURE = re.compile(r"^.{0,6}?(?:ailed to|ould not|annot|nable to|rror|\bnot|nsupported)\b:? ?", re.IGNORECASE)
+_MIN_OWN_CHARS = 8
+_MIN_CUT_NEEDLE_CHARS, _MAX_NEEDLE_CHARS = 12, 80  # by which a needle is known whose rest is cut off with the line
 _REPEATED_START = "future: <Task "  # asyncio, before the traceback of a task that failed
 _OF_ONE_PROGRAM = (
     FailureCause.BAD_VALUE,
@@ -383,6 +388,25 @@ class RuleFinder:
         found = {place for needle in _find_needles(line) for place in places.get(needle, ())}
         return [self._rules[place] for place in sorted(found)]
 
+    def list_completions(self, line: str) -> list[str]:
+        """Return a line whose end is cut with what may have followed: the rest of each needle that begins at its end, the longest
+        beginning first."""
+        found = list[str]()
+        for start in range(max(0, len(line) - _MAX_NEEDLE_CHARS), len(line) - _MIN_CUT_NEEDLE_CHARS + 1):
+            begun = line[start:]
+            if len(_ANY_FAILURE.sub("", begun)) < _MIN_OWN_CHARS:
+                break
+            place = bisect_left(self._sorted_needles, begun)
+            while place < len(self._sorted_needles) and self._sorted_needles[place].startswith(begun):
+                if self._sorted_needles[place] != begun:
+                    found.append(line[:start] + self._sorted_needles[place])
+                place += 1
+        return found
+
+    @cached_property
+    def _sorted_needles(self) -> list[str]:
+        return sorted(self._places)
+
     @cached_property
     def _places(self) -> dict[str, list[int]]:
         """By needle: the places of its rules."""
@@ -495,6 +519,16 @@ class LogRules:
             return LineSignal(Phase.LOADING, Step(name, seen.done, seen.total, seen.fraction))
         failure = self._find_failure(line)
         return None if failure is None else LineSignal(failure=failure)
+
+    def classify_cut_line(self, line: str) -> Failure | None:
+        """Return the failure that a line whose end is cut may have told: that of the rule whose words its end begins. None if there is no
+        such rule, or if several name different causes."""
+        told = list[Failure]()
+        for whole in self._finder.list_completions(line):
+            failure = self._find_failure(whole)
+            if failure is not None and failure.weight > FailureWeight.EXCEPTION:
+                told.append(failure)
+        return replace(told[0], is_inferred=True) if len({one.cause for one in told}) == 1 else None
 
     def depends_on_digits(self, line: str, shape: str) -> bool:
         """Tell whether some lines of this shape (a prepared line with each digit as 0) may say something, and others not."""

@@ -8,6 +8,7 @@ of a start and its container, by `rank_verdict` from the logs of several ranks. 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
@@ -290,6 +291,11 @@ _MAX_FORGIVEN_LINES = 8  # lines in which a program may say what failed before i
 _MAX_HEAD_CHARS = 200  # of a line as the log has it, in which its prefixes stand
 _MIN_TEXT_CHARS = 20  # by which the end of the prefixes is found
 _MAX_CHAIN_LINES = 6  # lines from one exception to the next traceback of the same error
+# What stands where an excerpt was cut.
+_CUT_MARK = re.compile(
+    r"[\s.…]{0,20}(?:[\[(<]{0,2}(?:\.{2,3}|…)? ?(?:[Tt]runcated|TRUNCATED|snip|cut|omitted)\b[^\])>]{0,60}[\])>]{0,2})?[\s.…]{0,20}$"
+)
+_MAX_BANNER_TAIL_LINES = 12  # lines of an image's banner after its warning
 _MAX_TAIL_LINES = 6  # lines of cleanup that may follow the last error
 _MAX_MESSAGE_CHARS = 2048
 _MAX_TRACEBACKS = 32
@@ -490,6 +496,38 @@ class LogAnalyzer:
         if root.failure.weight >= FailureWeight.DEATH and root.failure.cause not in STARTUP_ONLY_CAUSES:
             is_the_end = True  # what only a start can say ends no engine at work: a client's picture or adapter
         return root if is_the_end else None
+
+    @property
+    def cut_line(self) -> EvidenceLine | None:
+        """The last error of a log that breaks off within it, with the failure of which its end has the first words; None if there is no
+        such line."""
+        root, latest = self.root_failure, self.latest_line
+        for seen in (self.last_error, self._level_error, root):
+            if (
+                seen is None
+                or latest is None
+                or self.stopped is not None
+                or latest.number - seen.number > _MAX_TAIL_LINES
+            ):
+                continue
+            is_named = seen.failure is not None and seen.failure.weight != FailureWeight.EXCEPTION
+            if is_named or (root is not None and seen.number < root.number):
+                continue
+            text = _CUT_MARK.sub("", seen.text)
+            failure = self.engine.log_rules.classify_cut_line(text)
+            if failure is not None:
+                told = {name: fact.value for name, fact in self.facts.items()}
+                step = None if self.step is None else self.step.name
+                return replace(seen, failure=refine_failure(failure, text, step, told, is_serving=False))
+        return None
+
+    @property
+    def closing_warning(self) -> EvidenceLine | None:
+        """The warning with which the log ends, if a rule knows it as what may have ended the program and nothing else failed."""
+        root, latest = self.root_failure, self.latest_line
+        if root is None or latest is None or failure_weight(root) > FailureWeight.DYING or self.end_cause is not None:
+            return None
+        return root if latest.number - root.number <= _MAX_BANNER_TAIL_LINES and not self.was_ready else None
 
     @property
     def final_error(self) -> EvidenceLine | None:

@@ -371,6 +371,12 @@ def _judge_log(analyzer: LogAnalyzer, name: str | None, plan: LaunchPlan | None)
         analyzer.end_cause is None or failure_weight(analyzer.end_cause) <= FailureWeight.EXCEPTION
     ):
         return replace(verdict_builder.build_verdict_from_line(cut, plan), confidence=Confidence.LIKELY)
+    if (
+        analyzer.end_cause is None or failure_weight(analyzer.end_cause) <= FailureWeight.EXCEPTION
+    ) and not analyzer.was_ready:
+        begun = analyzer.cut_line
+        if begun is not None:
+            return replace(verdict_builder.build_verdict_from_line(begun, plan), confidence=Confidence.LIKELY)
     if verdict_builder.proves_failure(analyzer):
         found = verdict_builder.build_verdict(analyzer, plan)
         return replace(found, confidence=Confidence.LIKELY) if found is not None and _may_serve_on(analyzer) else found
@@ -393,6 +399,8 @@ def _judge_log(analyzer: LogAnalyzer, name: str | None, plan: LaunchPlan | None)
             last,
             "Most often the machine ran out of memory: look at dmesg -T | grep -i oom on the node.",
         )
+    if name is None and (warned := analyzer.closing_warning) is not None:
+        return replace(verdict_builder.build_verdict_from_line(warned, plan), confidence=Confidence.LIKELY)
     if name is None and (said := analyzer.last_words) is not None:
         return _build_likely_verdict(
             FailureCause.CRASHED,
@@ -428,7 +436,7 @@ def read_line_header(raw: str) -> str | None:
     if find_launcher(text) is not None:
         return None
     level, line = prepare_text(text)
-    if level is not None or line.startswith(TRACEBACK_STARTS) or (line != text and text[:1] in "(["):
+    if level is not None or line.startswith(TRACEBACK_STARTS) or (text[:1] in "([" and line != sanitize_line(text)):
         return line
     return line if any(is_mark(line) for is_mark in _load_line_starts()) else None
 

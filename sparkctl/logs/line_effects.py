@@ -14,7 +14,7 @@ from itertools import repeat
 
 from sparkctl.engines import engine_names, load_engine
 from sparkctl.engines.base import Engine
-from sparkctl.engines.line_preparer import MAX_LINE_LENGTH, prepare_text
+from sparkctl.engines.line_preparer import MAX_LINE_LENGTH, VALIDATION_MESSAGES, prepare_text
 from sparkctl.engines.log_rules import DIGITS_TO_ZERO, DIGITS_TO_ZERO_BYTES
 from sparkctl.logs.line_patterns import (
     ACCESS_LINE,
@@ -26,6 +26,7 @@ from sparkctl.logs.line_patterns import (
     FRAME_PATTERN,
     MODEL_CONFIG_READ,
     PACKAGE_VERSION,
+    READER_FRAME,
     REQUEST_MARK,
     SELF_KILLS,
     SHUTDOWN_PHRASES,
@@ -91,7 +92,7 @@ class EffectTable:
                 *CHAIN_STARTS,
             )
         )
-        self._words = _get_text_shapes((TRACEBACK_HEADER, "validation error", *DURATION_WORDS))
+        self._words = _get_text_shapes((TRACEBACK_HEADER, "validation error", *VALIDATION_MESSAGES, *DURATION_WORDS))
         self._openings = list_opening_words()
         self._effects: dict[bytes, int] = {}
         self._bytes = 0  # of the shapes that are known
@@ -160,6 +161,7 @@ class EffectTable:
             source is line
             or source.startswith(ASSERTION_START)
             or MODEL_CONFIG_READ in source
+            or READER_FRAME.match(source) is not None
             or "serving" in text[:200]
         )
 

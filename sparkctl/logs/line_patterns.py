@@ -87,7 +87,9 @@ SELF_KILLS = (
 # A client's request, or an answer to one; settings have other names.
 REFUSED_REQUEST = re.compile(r"validation errors? for \w*(?:Request|Response|Message|(?P<may_be_settings>Params?))\b")
 # The header of a line by vLLM's code that answers one request: "ERROR 07-03 03:19:15 [serving_chat.py:200]".
-REQUEST_HANDLER = re.compile(r"[^\[\]]{0,120}?(?:ERROR|WARNING) [\d :.-]{5,40}\[?serving(?:_\w{1,40}+)?\.py:\d")
+REQUEST_HANDLER = re.compile(
+    r"(?:\[[^\[\]]{1,60}\]:? ){0,2}[^\[\]]{0,120}?(?:ERROR|WARNING) [\d :.-]{5,40}\[?serving(?:_\w{1,40}+)?\.py:\d"
+)
 # uvicorn's, before the traceback of a request that failed: the server goes on.
 REQUEST_ERROR = "Exception in ASGI application"
 # Python's logging, before the traceback of a record that could not be written: the program goes on, always.
@@ -407,6 +409,13 @@ _GROUP_EDGE = re.compile(r"\s*+(?:\| ?|\+ (?!-)|[+-]++(?: \d{1,4} -++)?\s*+)")
 ASSERTION_START = "assert "
 MODEL_CONFIG_READ = ".architectures"  # source that reads what a model's config has to name
 _STATEMENT_STARTS = ("raise ", ASSERTION_START)
+# Exceptions that do not name what could not be read; and the files whose frames tell: NVML's binding, what reads a model's files, and
+# what reads the command line.
+_NAMES_NO_FILE = ("JSONDecodeError: ", "UnicodeDecodeError: ")
+READER_FRAME = re.compile(
+    r"File \"[^\"]{0,300}?(?P<file>[^/\"]{0,40}(?:nvml|configuration_|tokenization_|processing_|modeling_utils|weight_utils|loader|transformers_utils"
+    r"|argparse|arg_utils|server_args)[^/\"]{0,40}|transformers_utils/[^/\"]{1,40})\.py\", line \d+, in (?P<function>[\w<>]{1,80})"
+)
 _MAX_HEAD_CHARS = 200  # of a line as the log has it, in which its prefixes stand
 _HEAD_END_CHARS = 20  # of a line's text, by which the end of its prefixes is found
 _MAX_WRITERS = 64
@@ -418,7 +427,7 @@ _MAX_SOURCE_LINES = 12  # lines of one raise statement
 class TracebackReader:
     """Reads prepared lines one by one. ``raise_line``: number of the last ``raise`` statement that a traceback showed.
     ``assertion``: the ``assert`` statement above the last line, if this is a bare ``AssertionError``,
-    or what read the model's config. ``first_line``: the number of
+    or what read the model's config, or who read what the exception does not name. ``first_line``: the number of
     the traceback's first line; ``is_open``: it began, and its exception was not read yet. ``handled``: the lines of the exceptions
     that were handled when the last line's came up; ``mistaken``: the line that was taken for an exception before the last line
     showed that its traceback goes on."""
@@ -433,6 +442,7 @@ class TracebackReader:
     _foreign: int = 0
     _level: str | None = None
     _statement: list[str] = field(default_factory=list)
+    _reader: str = ""  # the last frame of `READER_FRAME`
     _writers: set[str] = field(default_factory=set)  # of the tracebacks that are open: ranks write at once
     _unusual: int | None = None  # the last line that was taken for an exception by nothing but its place
     _chains: dict[str, list[int]] = field(default_factory=dict)  # by writer: the lines of a chain's exceptions so far
@@ -455,6 +465,7 @@ class TracebackReader:
                 self.mistaken, self._has_told = self._unusual, True
                 self._chains.clear()
             self._open(number, _find_own_writer(raw, text), level)
+            self._read_frame_line(number, text)
         elif text.startswith(CHAIN_STARTS):
             self._links[_find_own_writer(raw, text)] = _HANDLED_START if text.startswith(_HANDLED_START) else text
         return False
@@ -469,6 +480,8 @@ class TracebackReader:
                     or MODEL_CONFIG_READ in self._statement[0]
                 ):
                     self.assertion, self._has_told = " ".join(self._statement), True
+                elif self._reader and text.removeprefix("json.decoder.").startswith(_NAMES_NO_FILE):
+                    self.assertion, self._has_told = f"read by {self._reader}", True
                 self._end_traceback(number, writer)
                 self._unusual = None if _USUAL_NAME.match(text) else number
                 return True
@@ -483,7 +496,7 @@ class TracebackReader:
             self._writers.clear()
         self._writers.add(writer)
         self.is_open, self.first_line, self._level = True, number, level
-        self._foreign, self.raise_line, self._statement, self._unusual = 0, None, [], None
+        self._foreign, self.raise_line, self._statement, self._unusual, self._reader = 0, None, [], None, ""
 
     def _is_foreign(self, text: str, writer: str, level: str | None) -> bool:
         """Tell whether a line within a traceback is not of it: of another process, a record of a log, or a progress bar."""
@@ -535,6 +548,8 @@ class TracebackReader:
             self.raise_line, self._statement = number, [source]
         elif source.startswith('File "'):
             self.raise_line, self._statement = None, []
+            if (found := READER_FRAME.match(source)) is not None:
+                self._reader = f"{found['file']} ({found['function']})"
         elif self._statement and len(self._statement) < _MAX_SOURCE_LINES and not _MARKERS.match(source):
             self._statement.append(source)
 

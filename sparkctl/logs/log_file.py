@@ -18,6 +18,7 @@ from itertools import chain, pairwise
 from pathlib import Path
 from typing import IO, Any, Protocol, TextIO, cast
 
+from sparkctl.engines.line_preparer import prepare_text
 from sparkctl.engines.log_rules import DIGITS_TO_ZERO
 from sparkctl.errors import InvalidInput
 from sparkctl.files import open_regular_file, open_user_file, refuse_device
@@ -35,9 +36,11 @@ _HOLE = re.compile(rb"\n?\0{16,}")
 _UTF16_ZEROS = 0.4  # of the bytes at even or odd places, in a text whose letters are mostly Latin
 _SAMPLE_LINES, _MIN_SAMPLE_LINES, _MOST_OTHERS = 400, 4, 0.1  # that show what stands around each line; lines without it
 _MAX_PREFIX_CHARS = 200
+_MAX_LAYERS = 2  # of collectors, one around the other
 _ENOUGH_KNOWN = 0.25  # of the lines, where nothing stands around them
 # Of a line that is a JSON object: Docker's file, journald, loggers.
-_TEXT_KEYS = ("log", "message", "msg", "MESSAGE", "text")
+_TEXT_KEYS = ("log", "message", "msg", "MESSAGE", "text", "line", "textPayload", "@message", "body", "event")
+_OUTER_KEYS = ("jsonPayload", "_source", "content", "fields", "record", "body")  # whose objects may hold the text
 _LEVEL_KEYS = ("level", "severity", "levelname", "PRIORITY")  # of a logger's record, which may stand among plain lines
 _TRACEBACK_KEYS = ("exc_info", "exception", "traceback", "stack_trace", "stack")
 
@@ -213,14 +216,24 @@ def strip_wrapping(blocks: Iterable[bytes], read_header: Callable[[str], str | N
     held = hold_sample(rest)
     first = b"".join(held)
     lines = [line for line in first[:_SAMPLE_BYTES].decode("utf-8", "replace").split("\n")[:-1] if line.strip()]
-    strip = _find_wrapping(lines[:_SAMPLE_LINES], read_header)
-    if strip is None:
+    strips = list[Callable[[bytes], bytes]]()
+    while (
+        lines
+        and len(strips) < _MAX_LAYERS
+        and (strip := _find_wrapping(lines[:_SAMPLE_LINES], read_header)) is not None
+    ):
+        strips.append(strip)
+        stripped = strip("".join(f"{line}\n" for line in lines[:_SAMPLE_LINES]).encode("utf-8", "replace"))
+        lines = [line for line in stripped.decode("utf-8", "replace").split("\n") if line.strip()]
+    if not strips:
         yield from held
         yield from rest
         return
     begun = b""  # of a line that goes on in the next block
     for block in chain(held, rest):
-        whole, newline, after = (begun + strip(block)).rpartition(b"\n")
+        for strip in strips:
+            block = strip(block)
+        whole, newline, after = (begun + block).rpartition(b"\n")
         begun = after[-_HALF_LINE_BYTES:]
         yield whole + newline
     if begun:
@@ -240,25 +253,131 @@ def hold_sample(blocks: Iterator[bytes]) -> list[bytes]:
 
 def _find_wrapping(lines: Sequence[str], read_header: Callable[[str], str | None]) -> Callable[[bytes], bytes] | None:
     if lines and all(line.startswith("{") for line in lines[:_MIN_SAMPLE_LINES]) and any(map(_read_json_line, lines)):
-        return _strip_json
+        return partial(_strip_json, has_ends=any((_read_json_line(line) or "").endswith("\n") for line in lines))
+    if (
+        lines
+        and lines[0][:1] in "[{"
+        and sum(_PRETTY_TEXT.match(line) is not None for line in lines) >= _MIN_PRETTY_LINES
+    ):
+        return _strip_pretty_json
+    if lines and (launcher := _find_launcher_shape(lines, read_header)) is not None:
+        return launcher
     if any(line.startswith('{"') and _is_logger_record(_load_line(line)) for line in lines):
-        return _strip_json
+        return partial(_strip_json, has_ends=True)
     known = sum(read_header(line) is not None for line in lines)
-    if len(lines) < _MIN_SAMPLE_LINES or known >= len(lines) * _ENOUGH_KNOWN:
+    if not lines or known >= len(lines) * _ENOUGH_KNOWN:
         return None
-    best, prefix = (2 * known, 0), None
-    for pattern in _list_prefixes(lines):
-        matcher = re.compile(pattern + r"(?P<rest>.*)")
-        found = [match["rest"] for line in lines if (match := matcher.match(line)) is not None]
-        if len(found) < len(lines) * (1 - _MOST_OTHERS):
+    read = [prepare_text(split_raw_line(line)[1])[1] for line in lines]
+    understood = sum(_read_start(text, read_header) is not None for text in read)
+    best, prefix = (2 * max(known, understood), 0), None
+    for pattern in _list_prefixes(lines) if len(lines) >= _MIN_SAMPLE_LINES else ():
+        found = _list_rests(lines, re.compile(pattern + r"(?P<rest>.*)"))
+        if found is None:
             continue
-        indent = min((len(text) - len(text.lstrip(" ")) for text in found if text.strip()), default=0)
-        told = [rest for text in found if (rest := read_header(text[indent:])) is not None]
+        indent = _measure_indent(found)
+        told = [rest for text in found if (rest := _read_start(text[indent:], read_header)) is not None]
         score = len(told), -sum(map(len, told))  # of two as good, the shorter prefix: the header is the program's own
         if told and score > best:
-            end = f"(?: {{{indent}}}|(?=\\n))" if indent else ""
-            best, prefix = score, re.compile(f"(?m)^{pattern}{end}".encode())
+            best, prefix = score, _compile_prefix(pattern, indent)
+    if prefix is None and not known and (found := _list_shaped_rests(lines, read)) is not None:
+        prefix = _compile_prefix(_SHAPE, _measure_indent(found))
     return None if prefix is None else partial(prefix.sub, b"")
+
+
+def _find_launcher_shape(
+    lines: Sequence[str], read_header: Callable[[str], str | None]
+) -> Callable[[bytes], bytes] | None:
+    """Return what removes the header of a program that passes another one's lines on, all at one level; None where it is not shown that
+    these lines are another program's."""
+    first = _LEVEL_SHAPE.match(lines[0])
+    if first is None:
+        return None
+    level = first["level"]
+    found = _list_rests(lines, _LEVEL_SHAPE_AND_REST, level)
+    if found is None or not any(_read_start(text, read_header, is_in_c=False) is not None for text in found):
+        return None
+    return partial(_compile_prefix(_LEVEL_PREFIX.replace(_ANY_LEVEL, level), _measure_indent(found)).sub, b"")
+
+
+def _list_rests(lines: Sequence[str], matcher: re.Pattern[str], level: str | None = None) -> list[str] | None:
+    """Return what follows the prefix in each line that has it, None where too many have none."""
+    found = [match for line in lines if (match := matcher.match(line)) is not None]
+    if len(found) < len(lines) * (1 - _MOST_OTHERS):
+        return None
+    if level is not None and any(match["level"] != level for match in found):
+        return None
+    return [match["rest"] for match in found]
+
+
+def _list_shaped_rests(lines: Sequence[str], read: Sequence[str]) -> list[str] | None:
+    """Return what follows the columns of a collector in each line, None where too many have none, or where the lines are ``read`` as if
+    there were none."""
+    found = _list_rests(lines, _SHAPE_AND_REST)
+    if found is None:
+        return None
+    told = {prepare_text(split_raw_line(text)[1])[1].strip() for text in found}
+    return found if any(text.strip() not in told for text in read) else None
+
+
+def _measure_indent(texts: Sequence[str]) -> int:
+    return min((len(text) - len(text.lstrip(" ")) for text in texts if text.strip()), default=0)
+
+
+def _compile_prefix(pattern: str, indent: int) -> re.Pattern[bytes]:
+    end = f"(?: {{{indent}}}|(?=\\n))" if indent else ""
+    return re.compile(f"(?m)^(?:{pattern}){end}".encode(), re.ASCII)
+
+
+# How a program's own words begin where they have no header: an exception, a frame of a traceback; a function in C that says something.
+_RAISED = re.compile(
+    r"(?:[A-Za-z_][\w.]{0,100}\.)?\w{0,60}(?:Error|Exception|Interrupt)(?::|$)|  File \"[^\"]{1,300}\", line \d|  what\(\): |terminate called "
+    r"|(?:CUDA|HIP|ROCm) error: |\S{1,200}:\d{1,6}: [A-Z_]{4,20}\("
+)
+_SAID_IN_C = re.compile(r"[a-z]\w{0,40}_\w{1,60}(?:\(\))?: |[\w./-]{1,40}: error: ")
+
+
+def _read_start(text: str, read_header: Callable[[str], str | None], *, is_in_c: bool = True) -> str | None:
+    """Return what follows a line's own header, or the line where it begins as a program's own words; None where it does neither."""
+    told = read_header(text)
+    is_start = told is None and (_RAISED.match(text) is not None or (is_in_c and _SAID_IN_C.match(text) is not None))
+    return text if is_start else told
+
+
+_CLOCK = r"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"
+_WHEN = (
+    rf"(?:\d{{4}}[-/]\d\d[-/]\d\d(?:T| - | )(?:{_CLOCK})|\d{{1,2}}/\d{{1,2}}/\d{{2,4}},? (?:{_CLOCK})|(?:[A-Z][a-z]{{2}} )?[A-Z][a-z]{{2}} [ \d]\d"
+    rf"(?:,? \d{{4}})?,? (?:{_CLOCK})(?! \d{{4}})|{_CLOCK}|\d{{10}}\.\d{{1,9}}|\d{{13,19}})"
+)
+_ZONE = r"(?: ?(?:Z|UTC|GMT|CES?T|P[SD]T|E[SD]T|[AP]M|[+-]\d\d:?\d\d))?"
+_ANY_LEVEL = r"(?P<level>[Dd][Ee][Bb][Uu]?[Gg]|[Ii][Nn][Ff][Oo]|[Nn]otice|NOTICE|[Ww][Aa][Rr][Nn](?:ing|ING)?|[Ee][Rr][Rr][Oo][Rr])"
+# When a line was written, with or without brackets, and what a collector writes behind it: host and program, stream, labels, a path.
+_STAMP = rf"[ \t|]{{0,8}}[\[(]?{_WHEN}{_ZONE}[\])]?(?: {{0,3}}[|,;>:-])?(?:[ \t]{{1,4}}|(?<=,))"
+_LABELS = r'\{[A-Za-z_]\w{0,40}="[^"\n]{0,200}"(?:, ?[A-Za-z_]\w{0,40}="[^"\n]{0,200}"){0,20}\} '
+_ORIGIN = (
+    r"(?:(?!(?:DEBUG|INFO|WARN|ERROR|CRITICAL|FATAL)\w{0,4} )[\w.-]{1,64} [\w./@-]{1,64}(?:\[\d{1,9}\])?: "
+    rf"|std(?:out|err) [FP] |(?:DEBG )?'[\w.:-]{{1,64}}' std(?:out|err) output: "
+    rf"|[\w.-]{{1,64}}: (?=\{{\")|{_LABELS}"
+    r"|[\w.-]{1,64}(?:/[\w.$\[\]-]{1,100}){1,6} |\d\d[OE] {0,3})"
+)
+# Without a time: a pod and its container, labels, a rank or a process by its number, a number of the line.
+_POD = (
+    r"[a-z0-9][a-z0-9.-]{0,200}-[bcdfghjklmnpqrstvwxz2456789]{6,10}-[bcdfghjklmnpqrstvwxz2456789]{5} [a-z][\w.-]{0,62} "
+)
+_NUMBERED = r"\[\d{1,4},\d{1,4}\]<std(?:out|err)>: ?|\d{1,4}\|[\w.-]{1,60} {1,20}\| | {0,8}\d{1,7}\t|\d{1,4}: (?=\S)"
+_JOB = r"[^\t\n]{1,200}\t[^\t\n]{1,200}\t(?=\d{4}-\d\d-\d\dT)"  # gh run view --log
+_SHAPE = rf"{_STAMP}{_ORIGIN}?|{_JOB}|{_POD}|{_LABELS}|{_NUMBERED}"
+_SHAPE_AND_REST = re.compile(f"(?:{_SHAPE})(?P<rest>.*)", re.ASCII)
+# A program that logs what another one printed: a time, names and a level in any order, each in brackets or between dashes and bars.
+_NAME_COLUMN = r"(?:\[?[A-Za-z_][\w.:/-]{0,60}\]?(?: {0,8}[|:-])? {1,4}){0,2}"
+_LEVEL_PREFIX = (
+    rf"(?:{_STAMP}(?:- )?)?(?:{_NAME_COLUMN}- )?[\[(<]?{_ANY_LEVEL}[\])>]?(?: {{0,8}}[|:-])? {{1,8}}"
+    rf"(?:\[[\w.:-]{{1,60}}\] |[\w.<>]{{1,100}}:[\w.<>]{{1,60}}:\d{{1,6}} - |(?![\w.]{{0,100}}(?:Error|Exception): )[\w.-]{{1,60}}: (?=[A-Z(\[]))?"
+)
+_LEVEL_SHAPE = re.compile(_LEVEL_PREFIX, re.ASCII)
+_LEVEL_SHAPE_AND_REST = re.compile(f"(?:{_LEVEL_PREFIX})(?P<rest>.*)", re.ASCII)
+_MIN_PRETTY_LINES = 2
+# A line of JSON that is written over several lines, with the text of a log's line.
+_PRETTY_TEXT = re.compile(r'\s{1,16}"(?:log|message|msg|MESSAGE|text|line|textPayload|@message)": (?P<text>".*"),?\s*$')
 
 
 _TOKENS = re.compile(r"\d+| +|[^\W\d_]+|.", re.DOTALL)
@@ -291,11 +410,24 @@ def _classify_token(text: str) -> str:
     return " " if text[0] == " " else "Mon" if _DAY_OR_MONTH.fullmatch(text) else text
 
 
-def _strip_json(block: bytes) -> bytes:
+def _strip_pretty_json(block: bytes) -> bytes:
+    return b"".join(map(_strip_pretty_line, block.decode("utf-8", "replace").split("\n")[:-1]))
+
+
+def _strip_pretty_line(line: str) -> bytes:
+    """Return the text that a line of JSON holds, an empty line where it holds none."""
+    found = _PRETTY_TEXT.match(line)
+    text = None if found is None else _load_text(found["text"])
+    return b"\n" if not isinstance(text, str) else f"{text.rstrip()}\n".encode("utf-8", "replace")
+
+
+def _strip_json(block: bytes, *, has_ends: bool) -> bytes:
+    """Return the texts of a block of objects. ``has_ends``: each text has its newline, unless it goes on in the next object."""
     lines = block.decode("utf-8", "replace").split("\n")[:-1]
     found = _load_lines(lines)
     texts = (line + "\n" if (text := _find_text(one)) is None else text for line, one in zip(lines, found, strict=True))
-    return "".join(texts).encode("utf-8", "replace")
+    ended = texts if has_ends else (text.removesuffix("\n") + "\n" for text in texts)
+    return "".join(ended).encode("utf-8", "replace")
 
 
 def _load_lines(lines: Sequence[str]) -> list[Any]:
@@ -308,10 +440,12 @@ def _load_lines(lines: Sequence[str]) -> list[Any]:
 
 
 def _load_line(line: str) -> Any:
-    if not line.startswith("{"):
-        return None
+    return _load_text(line) if line.startswith("{") else None
+
+
+def _load_text(text: str) -> Any:
     try:
-        return json.loads(line)
+        return json.loads(text)
     except (ValueError, RecursionError):
         return None
 
@@ -335,7 +469,8 @@ def _find_text(found: Any) -> str | None:
         if isinstance(text := found.get(key), str):
             break
     else:
-        return None
+        inner = next((one for name in _OUTER_KEYS if isinstance(one := found.get(name), dict)), None)
+        return _find_text(inner)
     if key == "log" and "stream" in found:
         return text
     more = [one for one in map(found.get, _TRACEBACK_KEYS) if isinstance(one, str) and one]

@@ -557,8 +557,8 @@ def _render_throughput(
         if (steps := render_step_cost(numbers, one.per_step)) is not None:
             parts.append(make_block(6, steps))
     if one.metrics_hint is not None:
-        hint = f"/metrics is off; in the profile: {one.metrics_hint}"
-        parts.append(make_block(7, *render_labelled_text("", hint, space, TextStyle.LABEL, 2)))
+        hint = f"off; in the profile: {one.metrics_hint}"
+        parts.append(make_block(7, *render_labelled_text("metrics", hint, space, TextStyle.LABEL, 2)))
     parts += _render_gpu(scene, space)
     if (machine := build_machine_row(scene.seen, space)) is not None:
         parts.append(machine)

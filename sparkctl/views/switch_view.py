@@ -100,8 +100,10 @@ def render_switch(scene: SwitchScreenModel, columns: int, lines: int) -> ScrollP
     progress = scene.progress
     is_running = progress is not None and not progress.is_over
     is_large = columns >= _BESIDE_MIN_COLUMNS and lines >= _BESIDE_MIN_LINES and bool(scene.glances)
-    if progress is not None and is_running and is_large and not scene.further:
-        return ScrollPage(pad_screen(_render_running(progress, scene, columns, lines), columns, lines))
+    if progress is not None and is_running and not scene.further:
+        render = _render_running if is_large else _render_running_narrow
+        if made := render(progress, scene, columns, lines):
+            return ScrollPage(pad_screen(made, columns, lines))
     rows: list[TextRow] = []
     if progress is not None:
         if progress.end is not None:
@@ -144,7 +146,22 @@ def _render_running(progress: SwitchProgress, scene: SwitchScreenModel, columns:
     return rows[:lines]
 
 
-_MAX_MEMORY_LINES, _MAX_MEMORY_BOXES = 10, 3
+def _render_running_narrow(
+    progress: SwitchProgress, scene: SwitchScreenModel, columns: int, lines: int
+) -> list[TextRow]:
+    """Return the steps of a running switch, the memory of its Sparks below them, and the log; empty without room for a memory."""
+    rows = [make_row(" ", *one) for one in _render_steps(progress, scene, max(20, columns - 2))]
+    nodes = () if progress.plan is None else progress.plan.nodes
+    seen = [scene.glances[name] for name in nodes if name in scene.glances][: (lines - len(rows)) // _MIN_BOX_LINES]
+    if not seen:
+        return []
+    rows += [row for one in seen for row in _render_memory_box(one, columns, _MIN_BOX_LINES)]
+    if (left := lines - len(rows)) >= _MIN_LOG_LINES:
+        rows += _render_log(progress, scene, columns, left)
+    return rows
+
+
+_MIN_BOX_LINES, _MAX_MEMORY_LINES, _MAX_MEMORY_BOXES = 5, 10, 3
 _MIN_MEMORY_LINES, _MIN_MEMORY_COLUMNS = 6, 56
 
 

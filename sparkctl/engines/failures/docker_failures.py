@@ -134,6 +134,15 @@ DOCKER_FAILURES = (
         weight=FailureWeight.DEATH,
     ),
     failure_rule(
+        r"^UnicodeDecodeError: 'utf-8' codec can't decode byte 0x\w\w.{0,80}: read by \w{0,20}nvml",
+        FailureCause.GPU_RUNTIME_MISSING,
+        "NVIDIA's library for the GPU's state (NVML) names the GPU in characters that are no text: driver and library do not fit together.",
+        "nvidia-smi on the node and in the container: where both work, take a newer image, whose nvidia-ml-py is newer. Under WSL 2 driver 555 "
+        "had this fault: update the driver on Windows.",
+        needle=": read by ",
+        weight=FailureWeight.LIKELY,
+    ),
+    failure_rule(
         r"^(?:.{0,40}: )?NVIDIA-SMI has failed because (?P<why>.{0,80}?)(?:\.|$)"
         r"|Failed to initialize NVML: (?P<nvml>(?!Driver/library version|Insufficient Permissions)[\w ]{1,40})"
         r"|(?:^|[\s.])NVMLError_(?P<class>(?!NotSupported)\w{1,40})\b"
@@ -280,7 +289,7 @@ DOCKER_FAILURES = (
     failure_rule(
         r"(?:Get|Head) \"?https?://(?P<registry>[^/\"\s]+)/v\d/[^\"]*\"?: (?:(?P<why>unauthorized|denied|net/http: .*"
         r"|context deadline exceeded|dial tcp.*|EOF|TLS .*|x509: .*|proxyconnect.*))"
-        r"|(?:^|daemon: )(?P<said>unauthorized: (?:authentication|access|incorrect).*)"
+        r"|(?:^|daemon: )(?P<said>unauthorized(?=: <html)|unauthorized: (?:authentication|access|incorrect).*)"
         r"|daemon: (?P<other>net/http: (?:request canceled|TLS handshake timeout).*)",
         FailureCause.IMAGE_MISSING,
         "The image could not be pulled[ from {registry}][: {why}][: {said}][: {other}].",
@@ -410,8 +419,8 @@ DOCKER_FAILURES = (
 )
 OTHER_DOCKER_FAILURES = (
     failure_rule(
-        r"^(?:docker: |Error: )?(?P<what>invalid reference format.*|error during connect: .*|dependency failed to start: .*"
-        r"|service \"[^\"]{1,80}\" refers to undefined .*|no configuration file provided: not found"
+        r"^(?:docker: |Error: |validating \S{1,200}: )?(?P<what>invalid reference format.*|error during connect: .*|dependency failed to start: .*"
+        r"|service \"[^\"]{1,80}\" (?:refers to undefined|has neither) .*|no configuration file provided: not found"
         r"|services\.\S{1,200} .{1,160}|yaml: (?:line \d+|unmarshal error).*)"
         r"|(?P<file>The Compose file '[^']{1,200}' is invalid)|^Cannot connect to the (?P<daemon>Docker daemon at \S{1,80})",
         FailureCause.DOCKER_REFUSED,
@@ -421,7 +430,7 @@ OTHER_DOCKER_FAILURES = (
             "invalid reference format",
             "error during connect: ",
             "dependency failed to start: ",
-            " refers to undefined ",
+            *(" refers to undefined ", " has neither "),
             "no configuration file provided",
             "services.",
             "yaml: ",

@@ -32,6 +32,14 @@ HUB_FAILURES = (
         needle="Repo id must",
         on=_MODEL_PATH_FIELD,
     ),
+    failure_rule(  # the same, cut off
+        rf"{EXCEPTION_PREFIX}Repo id must (?:be in the form|use alphanumeric)",
+        FailureCause.MODEL_NOT_FOUND,
+        "There is no such model or directory in the container.",
+        "Correct model.path, or the mount that should bring it in.",
+        needle="Repo id must",
+        on=_MODEL_PATH_FIELD,
+    ),
     failure_rule(
         rf"{EXCEPTION_PREFIX}.*(?:Repository Not Found for url: (?P<url>\S+?)\.?(?:\s|$)|is not a local folder and is not a valid model "
         rf"identifier)|^(?:[\w.]+\.)?(?:RepositoryNotFoundError|RevisionNotFoundError): ",

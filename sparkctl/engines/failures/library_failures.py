@@ -12,8 +12,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from sparkctl.engines.base import Failure, FailureWeight
+from sparkctl.engines.base import CUDA_TRACE, Failure, FailureWeight
+from sparkctl.engines.failures.docker_failures import GPUS_REMEDY
 from sparkctl.engines.failures.memory_failures import SHELL_PREFIX
+from sparkctl.engines.failures.model_file_failures import JSON_FAULT
 from sparkctl.engines.log_rules import EXCEPTION_PREFIX, EXCEPTION_WITHOUT_ERROR, MatchGroups, failure_rule
 from sparkctl.model.engine_metrics import EngineFactName
 from sparkctl.model.verdict import ChangeDirection, FailureCause
@@ -73,8 +75,10 @@ KERNEL_FAILURES = (
         r"|Unsupported \w{0,40}_backend for \w{1,80}: \S{1,120}\. Expected .{1,160}"
         r"|(?:[Pp]latform|GPU|[Dd]evice) does not support [\w-]{1,40} quantization"
         r"|only supports? sm\d{2,3}\w? and above"
-        r"|[\w .-]{1,60} (?:only supports?|(?:is|are) only (?:supported|available) (?:on|for)) (?:NVIDIA )?(?:Ampere|Ada|Hopper|Blackwell"
+        r"|[\w .-]{1,60} (?:only supports?|(?:(?:is|are) )?only (?:supported|available) (?:on|for)) (?:NVIDIA )?(?:Ampere|Ada|Hopper|Blackwell"
         r"|SM\d{2,3}|sm_?\d{2,3})\b.{0,60}"
+        r"|[\w .-]{1,60} (?:does not|doesn't) (?:yet )?support (?:SM ?|sm_?|compute capability )(?:8|9|1[0-2])[\d.x]{1,4}\b.{0,60}"
+        r"|kernel \S{1,80} has no device code compatible with CUDA arch \d{3,4}.{0,100}"
         r"|Only (?:Ampere|Hopper|Blackwell)\b.{0,60}(?:GPUs? )?(?:are |is )?supported|cannot be enabled on [Pp]re-\w{1,20} [Aa]rch"
         r"|[Cc]utlass error: (?:Error )?Arch Mismatch|FlashInfer Internal Error: Unsupported \w{1,40}|[Uu]n(?:supported|known) (?:CUDA |cuda "
         r"|GPU )?(?:architecture|SM version|arch):? (?:sm_?)?\d{2,3}\w?"
@@ -90,6 +94,9 @@ KERNEL_FAILURES = (
             "Failed to run cutlass",
             "op with the requested input combination",
             " has no ",
+            "n't support ",
+            "n't yet support ",
+            " does not yet support ",
             "FlashInfer Internal Error: Invalid configuration",
             " does not support ",
             " and above",
@@ -114,14 +121,42 @@ KERNEL_FAILURES = (
         on="image",
     ),
     failure_rule(
-        r"out of resource: shared memory, Required: (?P<wants>\d+), Hardware limit: (?P<limit>\d+)",
+        r"out of resource: shared memory\b(?:, Required: (?P<wants>\d+)(?:, Hardware limit: (?P<limit>\d+))?)?",
         FailureCause.KERNEL_UNSUPPORTED,
-        "A Triton kernel needs {wants} bytes of shared memory for a block, and this GPU has {limit}[ ({whose})].",
+        "A Triton kernel needs more shared memory for a block[ ({wants} bytes)] than this GPU has[: {limit}][ ({whose})].",
         "Choose another attention or MoE backend, whose blocks are smaller; where the engine lets you tune the kernel, "
         "fewer stages or smaller blocks.",
         needle="out of resource",
         on="args.attention-backend",
         worked_out=_describe_shared_memory_limit,
+    ),
+    failure_rule(
+        r"(?P<what>\b(?:[Uu]nsupported|[Ii]nvalid|[Uu]nknown) head[_ ]?(?:dim(?:ension)?s?|size)\b.{0,80}"
+        r"|\b[Hh]ead[_ ]?(?:dim(?:ension)?|size)\b:? ?=?\d{1,4} (?:is )?(?:not supported|unsupported).{0,120}"
+        r"|[Ff]ailed to dispatch .{0,80}?\bhead_dim:? ?\d{1,4}.{0,40}|NUM_MMA_D_QK=\d.{0,60}"
+        r"|\bonly supports? head[_ ]?dim(?:ension)?s?\b.{0,80})",
+        FailureCause.ATTENTION_BACKEND,
+        "The attention backend has no kernel for the size of this model's attention heads: {what}",
+        "Set args.attention-backend to another one (triton takes most sizes), for the draft and for pictures, too, where they have a flag of "
+        "their own.",
+        needle=(
+            *("supported head", "nvalid head", "nknown head", "ailed to dispatch ", "NUM_MMA_D_QK="),
+            *(" is not supported", " not supported", " unsupported", "nly support"),
+        ),
+        on="args.attention-backend",
+        exception=True,
+    ),
+    failure_rule(
+        r"(?P<what>[\w ./-]{1,80} (?:(?:is|are) )?(?:only (?:supported|available|implemented)|not (?:yet )?supported) (?:in|by|with|for) (?:the )?"
+        r"(?:FlashAttention|Flash ?Attn|FA[234]|FlashInfer|FlashMLA|Triton|TRT-?LLM|trtllm|XFormers)[ _-]?"
+        r"(?:[234]\b|[Aa]ttention|MLA|MHA|[Bb]ackend).{0,60})",
+        FailureCause.ATTENTION_BACKEND,
+        "The attention backend does not do what this model needs: {what}",
+        "Set args.attention-backend to one that the line names, if it runs on this GPU, or leave it out: the engine then chooses.",
+        needle=(*("only supported ", "only available ", "only implemented ", "not supported ", "not yet supported "),),
+        on="args.attention-backend",
+        exception=True,
+        weight=FailureWeight.LIKELY,
     ),
     failure_rule(
         r"(?P<what>Unsupported [\w-]{1,40} (?:prefill|decode|attention|MoE|GEMM) configuration\b.{0,120})",
@@ -143,6 +178,15 @@ KERNEL_FAILURES = (
         exception=True,
         on="image",
         weight=FailureWeight.LIKELY,
+    ),
+    failure_rule(
+        r"[Aa]ssertion error \(?\S{0,200}?(?:layout|gemm|attention|einsum|hyperconnection)\.hpp:\d{1,6}\)?:? '?"
+        r"(?P<what>Un(?:known|supported|expected|implemented) .{1,160})",
+        FailureCause.KERNEL_UNSUPPORTED,
+        "DeepGEMM has no kernel for these scales on this GPU: {what}",
+        "Start without it: env.VLLM_USE_DEEP_GEMM: 0 (SGLang: env.SGLANG_ENABLE_JIT_DEEPGEMM: 0), or choose another backend for the FP8 "
+        "layers and the experts. DeepGEMM is made for data-centre GPUs, not for a GB10 (sm_121).",
+        needle="ssertion error ",
     ),
     failure_rule(
         r"(?P<what>type fp8\w{1,12} not supported in this architecture)",
@@ -181,7 +225,8 @@ KERNEL_FAILURES = (
         r"|(?:requires?|needs?|supported only on|is only supported on) (?:an? )?(?:GPUs? (?:with |of )?)?"
         r"(?:SM ?|sm_?|compute capability )(?:>=? ?)?(?:[789]|1[0-9])[\d.]*\w*[^.]{0,80}"
         r"|[\w ./-]{0,60}(?:not |un)supported (?:on|for|by) (?:(?:this|your|the current) GPU"
-        r"|(?:device with )?(?:SM|sm_?|compute capability )\d[\d.]{0,6}\w?)"
+        r"|(?:device with )?(?:SM ?|sm_?|compute capability )\d[\d.]{0,6}\w?)"
+        r"|[Oo]nly (?:SM|sm_?|compute capability) ?\d[\w., ]{0,60}? (?:is|are) supported"
         r"|[Aa]rch conditional MMA instruction used without targeting appropriate compute capability"
         r"|tcgen05[\w.]{0,40} .{0,40}(?:not supported|requires)"
         r"|No [\w-]{1,20} (?:MoE|[Ll]inear|GEMM|attention) backend supports the deployment configuration"
@@ -213,13 +258,24 @@ KERNEL_FAILURES = (
 # Warnings of FlashInfer's import and of NVIDIA's images: what needs the kernels says so itself, and what does not goes on.
 _TOOLKIT_WARNINGS = (
     failure_rule(
-        r"\bNo supported GPU\(s\) detected|^(?:WARNING: )?Detected (?:NVIDIA )?(?P<gpu>.{1,60}?) GPU, which is not (?:yet )?supported",
+        r"^(?:WARNING: )?Detected (?:NVIDIA )?(?P<gpu>.{1,60}?) GPU, which is not (?:yet )?supported",
         FailureCause.KERNEL_UNSUPPORTED,
-        "This image of NVIDIA's is older than this GPU and does not know it[ ({gpu})].",
+        "This image of NVIDIA's is older than this GPU and does not know it ({gpu}).",
         "Take a newer tag of it (for a GB10 one of CUDA 13). It may run all the same: then what failed is another line.",
-        needle=("No supported GPU(s) detected", "GPU, which is not "),
+        needle="GPU, which is not ",
         on="image",
         weight=FailureWeight.LOST,
+        warning=True,
+    ),
+    failure_rule(
+        r"\bNo supported GPU\(s\) detected",
+        FailureCause.GPU_RUNTIME_MISSING,
+        "This image of NVIDIA's finds no GPU that it can use.",
+        f"{GPUS_REMEDY} If the container has a GPU (nvidia-smi in it), the image is older than the GPU: take a newer tag, for a GB10 one of "
+        "CUDA 13.",
+        needle="No supported GPU(s) detected",
+        on="container.gpus",
+        weight=FailureWeight.DYING,
         warning=True,
     ),
     failure_rule(
@@ -267,6 +323,7 @@ JIT_FAILURES = (
         r"|nvcc (?:fatal|error)\s*: .{0,160}|NVRTC (?:compilation )?(?:error|failed).{0,160}|nvrtc: error: .{0,160}"
         r"|(?:Inductor|BackendCompiler|CppCompile|CompilationFail)\w{0,40}: .{0,160}"
         r"|Command '\[?'?(?:/[\w./+-]{1,200}/)?(?:ptxas|nvcc|ninja|gcc|g\+\+|cc|c\+\+|clang)'?[ ,].{0,300}returned non-zero exit status \d+"
+        r"|CalledProcessError: Command '\[?'?(?:/[\w./+-]{1,200}/)?(?:ptxas|nvcc|ninja|gcc|g\+\+|cc|c\+\+|clang)'(?=.{0,4000}$)"
         r"|PTXAS error: .{0,160}|ptxas fatal\s*: Ptx assembly aborted\b.{0,80}"
         r"|ptxas`? (?:failed with|exited with).{0,160}|triton\.compiler\.errors\.\w{1,60}: .{0,160}"
         r"|NVRTC_ERROR_\w{1,60}|NVCC compilation failed|NVVM compilation failed|PassManager::run failed|LLVM ERROR: .{0,160}"
@@ -285,7 +342,7 @@ JIT_FAILURES = (
             "Inductor",
             "NVRTC ",
             "Ninja build failed",
-            "PTXAS error:",
+            *("PTXAS error:", "CalledProcessError: Command '"),
             "ptxas fatal",
             "exited with",
             "failed with",
@@ -325,7 +382,7 @@ JIT_FAILURES = (
 )
 _GPU_FAULT_REMEDY = (
     "A newer image may not do it. To find the kernel: start without CUDA graphs (vLLM: args.enforce-eager, SGLang: "
-    "args.disable-cuda-graph), and with env.CUDA_LAUNCH_BLOCKING: 1 the traceback names it. `dmesg` on the node may "
+    f"args.disable-cuda-graph), and with {CUDA_TRACE} the traceback names it. `dmesg` on the node may "
     "show the driver's Xid."
 )
 
@@ -561,6 +618,11 @@ CAPTURE_FAILURES = (
         weight=FailureWeight.LIKELY,
     ),
 )
+# Programs that a speech server or an engine calls.
+_PROGRAMS = (
+    r"(?:ffmpeg|ffprobe|sox|espeak(?:-ng)?|git(?:-lfs)?|cmake|make|nvidia-smi|numactl|ldconfig|mecab|lspci|ibv_devinfo|ibdev2netdev|lsof|curl"
+    r"|wget|aria2c)"
+)
 IMAGE_FAILURES = (
     # The lines after it name the library that it lacks, or nothing but the GPU's number.
     failure_rule(
@@ -589,6 +651,36 @@ IMAGE_FAILURES = (
         needle="Error loading ASGI app",
         on="command",
         weight=FailureWeight.LIKELY,
+    ),
+    failure_rule(
+        r"\b(?P<name>lib(?:cuda|cu|nv|hip|roc|amd)\w{1,20}(?:\.so[\d.]{0,12})?) is not loaded in the current process",
+        FailureCause.BROKEN_IMAGE,
+        "The engine looks for {name} among what PyTorch has loaded, and it is not there: this PyTorch is of another kind, or the library has "
+        "another name.",
+        "Take another tag of this image, whose PyTorch is built for the same CUDA. vLLM needs it for its own all-reduce alone: "
+        "args.disable-custom-all-reduce: true does without, or env.VLLM_CUDART_SO_PATH names the file.",
+        needle="is not loaded in the current process",
+        on="image",
+    ),
+    failure_rule(
+        rf"{EXCEPTION_PREFIX}\[Errno 2\] No such file or directory: '(?P<name>{_PROGRAMS})'$"
+        rf"|{EXCEPTION_PREFIX}(?:.{{0,80}} )?['\"`]?(?P<other>{_PROGRAMS})['\"`]? (?:is |was )?not found\b",
+        FailureCause.BROKEN_IMAGE,
+        "The image lacks the program [{name}][{other}].",
+        "Take an image that holds it, or install it when the image is built (apt-get install).",
+        needle=("No such file or directory: '", " not found"),
+        on="image",
+    ),
+    # ONNX Runtime goes on with the CPU.
+    failure_rule(
+        r"Failed to load library \S{0,200}(?P<part>libonnxruntime_providers_\w{1,20})\.so with error: (?P<what>\S{1,80}): cannot open shared object",
+        FailureCause.BROKEN_IMAGE,
+        "ONNX Runtime cannot use the GPU: its {part} lacks {what}. It goes on with the CPU, many times slower.",
+        "Take an image whose CUDA and cuDNN are those that its onnxruntime-gpu was built for.",
+        needle="libonnxruntime_providers_",
+        on="image",
+        weight=FailureWeight.DYING,
+        warning=True,
     ),
     failure_rule(
         r"(?P<what>Could not load library lib\S{1,80}\. Error: lib.{0,120}|Unable to load any of \{lib.{1,200}\}"
@@ -779,6 +871,15 @@ MEMORY_WORDS = (
     ),
 )
 DISTRIBUTED_FAILURES = (
+    failure_rule(
+        r"Duplicate GPU detected ?: rank (?P<one>\d{1,4}) and rank (?P<other>\d{1,4}) both on CUDA device",
+        FailureCause.NCCL,
+        "Two ranks of the model (rank {one} and {other}) were given the same GPU.",
+        "A Spark has one GPU: let each Spark run one rank (args.tensor-parallel-size with nodes: 2, mpirun with slots=1), and a model on one "
+        "Spark a tensor-parallel-size of 1.",
+        needle="Duplicate GPU detected",
+        on="args.tensor-parallel-size",
+    ),
     failure_rule(
         rf"{EXCEPTION_PREFIX}.{{0,120}}?(?:\b[Ss]erver (?:\S{{1,200}} )?failed to start (?:in|within) (?P<time>[\w ]{{1,40}})"
         r"|[Ff]ailed to wait for all \w{1,20} to be ready)",
@@ -1397,6 +1498,17 @@ CRASH_FAILURES = (
         needle=("invalid literal for int()", "could not convert string to float", "Expecting property name"),
         weight=FailureWeight.EXCEPTION,
     ),
+    # Settings are one line; what has more is a file.
+    failure_rule(
+        rf"^(?:[\w.]+\.)?JSONDecodeError: (?P<what>{JSON_FAULT}: line (?:[2-9]|\d{{2,9}}) column \d{{1,9}}.{{0,40}}"
+        r"|Unterminated string starting at: .{1,80})",
+        FailureCause.MODEL_FILES,
+        "A JSON file cannot be read: {what}",
+        "The frames before this line say who read it: most often a file of the model that was cut short or edited by hand (python3 -m json.tool "
+        "FILE names the place). Download it again, or correct it.",
+        needle="JSONDecodeError: ",
+        weight=FailureWeight.EXCEPTION,
+    ),
     failure_rule(
         r"^(?:[\w.]+\.)?JSONDecodeError: (?P<what>Expecting value: line 1 column 1 \(char 0\)|Unexpected UTF-8 BOM.{0,80})",
         FailureCause.CRASHED,
@@ -1414,6 +1526,17 @@ CRASH_FAILURES = (
         "`if __name__ == '__main__':`.",
         needle="in forked subprocess",
         weight=FailureWeight.LIKELY,
+    ),
+    failure_rule(
+        r"^KeyError: '(?P<what>m?rope_\w{1,40}|original_max_position_embeddings|num_(?:hidden_layers|\w{0,20}experts\w{0,20}|attention_heads"
+        r"|key_value_heads)|hidden_size|head_dim|layer_types|sliding_window\w{0,20}|(?:moe_)?intermediate_size|quant_method|quant_algo)'$",
+        FailureCause.BROKEN_IMAGE,
+        "The engine looks for {what} in the model's config.json, and there is none, or the image's transformers gives it another name.",
+        "Take another tag of this image, whose transformers and engine belong together. If it is the model's own config, take the model from the "
+        "repository that this engine names.",
+        needle="KeyError: '",
+        on="image",
+        weight=FailureWeight.EXCEPTION,
     ),
     failure_rule(
         r"^AttributeError: '(?P<name>[A-Z]\w{1,60}Config)' object has no attribute '(?P<what>\w{1,60})'",

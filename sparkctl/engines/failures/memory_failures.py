@@ -192,7 +192,7 @@ HOST_MEMORY_FAILURES = (
         fatal=True,
     ),
     failure_rule(
-        rf"{EXCEPTION_PREFIX}.*can't allocate memory: you tried to allocate (?P<size>\d+) bytes|^MemoryError\b"
+        rf"{EXCEPTION_PREFIX}.*can't allocate memory: you tried to allocate(?: (?P<size>\d+) bytes)?|^MemoryError\b"
         rf"|{EXCEPTION_PREFIX}(?:std::bad_alloc)|terminate called after throwing an instance of 'std::bad_alloc'"
         rf"|^(?!.{{0,300}}(?:mlock|trying to connect)).{{0,400}}\bCannot allocate memory\b|^memory allocation of (?P<rust>\d+) bytes failed"
         rf"|{EXCEPTION_PREFIX}runtime: (?:out of memory|cannot allocate memory)|^(?:[\w.]+\.)?_?(?:Array)?MemoryError: "

@@ -7,6 +7,12 @@ from sparkctl.engines.log_rules import EXCEPTION_PREFIX, failure_rule
 from sparkctl.model.verdict import ChangeDirection, FailureCause
 
 _MODEL_PATH_FIELD = "model.path"
+# What Python's reader of JSON says, before the place.
+JSON_FAULT = (
+    r"(?:Expecting (?:value|property name|',' delimiter|':' delimiter)|Extra data|Unterminated string starting at"
+    r"|Invalid (?:control character|\\escape)).{0,60}?"
+)
+SETTINGS_READER = "(?:argparse|arg_utils|server_args)"  # the file of the code that reads the command line
 _DOWNLOAD_REMEDY = "Download it again (hf download checks every file), then start it again."
 
 _CORRUPT_FAILURES = (
@@ -51,9 +57,9 @@ _CORRUPT_FAILURES = (
         on=_MODEL_PATH_FIELD,
     ),
     failure_rule(
-        rf"{EXCEPTION_PREFIX}.*Cannot find any model weights with [`'](?P<path>[^`']*)",
+        rf"{EXCEPTION_PREFIX}.*Cannot find any model weights(?: with [`'](?P<path>[^`']*))?",
         FailureCause.MODEL_FILES,
-        "{path} holds no weights.",
+        "The model's directory[ ({path})] holds no weights.",
         "Finish the download: only the small files are there.",
         needle="Cannot find any model weights",
         on=_MODEL_PATH_FIELD,
@@ -85,12 +91,12 @@ _CORRUPT_FAILURES = (
         on=_MODEL_PATH_FIELD,
     ),
     failure_rule(
-        r"^\d+ validation errors? for ModelConfig: .{0,80}?(?P<what>(?:Expecting (?:value|property name|',' delimiter|':' delimiter)"
-        r"|Extra data|Unterminated string starting at|Invalid (?:control character|\\escape)).{0,60}: line \d+ column \d+)",
+        rf"^\d+ validation errors? for ModelConfig: .{{0,80}}?(?P<what>{JSON_FAULT}: line \d+ column \d+)"
+        rf"|^(?:[\w.]+\.)?JSONDecodeError: (?P<said>{JSON_FAULT}: line \d.*: read by (?!{SETTINGS_READER}).*)",
         FailureCause.MODEL_FILES,
-        "A JSON file of the model cannot be read: {what}.",
+        "A JSON file of the model cannot be read: [{what}][{said}].",
         "Look at config.json and the tokenizer's files: cut short, empty, or a Git LFS pointer. " + _DOWNLOAD_REMEDY,
-        needle=" validation error",
+        needle=(" validation error", ": read by "),
         on=_MODEL_PATH_FIELD,
     ),
     failure_rule(

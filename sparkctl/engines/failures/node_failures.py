@@ -118,6 +118,15 @@ _FILE_SYSTEM_FAILURES = (
         on="container.shm_size",
     ),
     failure_rule(
+        r"\bgetpw(?:uid|nam)\(\): (?:uid|name) not found: '?(?P<user>[\w.-]{1,64})|^(?:[\w.]+\.)?OSError: No username set in the environment",
+        FailureCause.PERMISSION,
+        "The container runs as a user[ ({user})] that its /etc/passwd does not name, and a library asks for the name.",
+        "Set env.USER and env.LOGNAME to any name and env.HOME to a directory that this user may write to (for PyTorch alone "
+        "env.TORCHINDUCTOR_CACHE_DIR is enough); or leave out container.options.user, or name one that the image has.",
+        needle=("getpwuid(): ", "getpwnam(): ", "No username set in the environment"),
+        on="env.USER",
+    ),
+    failure_rule(
         rf"(?:{EXCEPTION_PREFIX}|^Ignored error while ).*\[Errno (?:13|1|30)\] (?P<what>[^:]*)(?:: '(?P<path>[^']*)')?"
         rf"|{EXCEPTION_PREFIX}(?:[^:]{{0,300}}: |(?P<name>\S{{1,300}}): )?[Pp]ermission denied(?! while trying)"
         rf"|{EXCEPTION_PREFIX}PermissionError at (?P<cache>\S{{1,300}}) when downloading"
@@ -125,12 +134,12 @@ _FILE_SYSTEM_FAILURES = (
         r"(?P<file>/[^\s:'\"]{1,300})'?[:.] permission denied"
         r"|^(?:[\w./-]+: ){1,3}(?P<said>(?:cannot \w[\w ]{0,40} '[^']{1,300}': |/\S{1,300}: )?[Pp]ermission denied)\.?$"
         r"|^(?:open|mkdir|write) (?P<opened>/\S{1,300}): [Pp]ermission denied|^Couldn't open '(?P<key>[^']{1,300})'\. permission denied"
-        rf"|Permission denied \(os error 13\)|{EXCEPTION_PREFIX}(?P<uid>['\"]?getpwuid\(\): uid not found: \d+)"
+        r"|Permission denied \(os error 13\)"
         rf"|{EXCEPTION_PREFIX}cannot cache function .{{0,80}}no locator available for file '(?P<numba>[^']{{1,300}})'",
         FailureCause.PERMISSION,
-        "The container's user is not allowed to use [{path}][{name}][{cache}][{file}][{opened}][{key}][{numba}][: {said}][: {what}][: {uid}].",
+        "The container's user is not allowed to use [{path}][{name}][{cache}][{file}][{opened}][{key}][{numba}][: {said}][: {what}].",
         "Correct the owner or mode of the mounted directory on the node, or mount it writable.",
-        needle=("[Errno ", "ermission denied", "PermissionError at ", "uid not found", "no locator available for file"),
+        needle=("[Errno ", "ermission denied", "PermissionError at ", "no locator available for file"),
         on="mounts",
     ),
     failure_rule(
@@ -159,7 +168,7 @@ _FILE_SYSTEM_FAILURES = (
         r"|server socket has failed to listen on any local network address"
         r"|^(?:\w{1,20}: )?Failed to bind to address (?P<bare>\S{1,80})"
         r"|\[Errno 10048\] error while attempting to bind|: bind: address already in use"
-        r"|failed to bind host port for (?P<host>\S+)|Bind for (?P<bind>\S+) failed: port is already allocated"
+        r"|failed to bind host port for (?P<host>\S+?):?(?= |$)|Bind for (?P<bind>\S+) failed: port is already allocated"
         r"|Ports are not available: exposing port \w+ (?P<exposed>\S+)|kind: AddrInUse\b|Socket '(?P<socket>[^']{1,80})' already in use"
         rf"|{EXCEPTION_PREFIX}.{{0,80}}\b[Pp]ort:? (?P<port>\d{{1,5}}) (?:is |was )?(?:already (?:in use|used|taken|bound)|not available|unavailable)"
         rf"|{EXCEPTION_PREFIX}port\w{{0,20}} at (?P<base>\d{{1,5}}) is not available in "

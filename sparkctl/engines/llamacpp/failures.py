@@ -128,6 +128,15 @@ MODEL_FAILURES = (
         needle="unable to find tensor",
     ),
     failure_rule(
+        r"mismatch between text model \(n_embd = (?P<text>\d+)\) and mmproj \(n_embd = (?P<picture>\d+)\)",
+        FailureCause.MODEL_FILES,
+        "The projector (mmproj) belongs to another model: it is for a width of {picture}, and the model has {text}.",
+        "Take the mmproj file from the same repository as the model (args.mmproj).",
+        needle=" and mmproj (",
+        on="args.mmproj",
+        fatal=True,
+    ),
+    failure_rule(
         r"failed to load model '(?P<path>[^']*)': .{0,80}unknown projector type: (?P<kind>\S+)",
         FailureCause.MODEL_UNSUPPORTED,
         "This version of llama.cpp does not know the projector {kind} of {path}.",
@@ -247,6 +256,15 @@ FORMAT_FAILURES = (
         "Correct model.path (ORGANISATION/REPOSITORY:QUANTIZATION).",
         needle="found in repository",
         on=_MODEL_PATH_FIELD,
+        fatal=True,
+    ),
+    failure_rule(
+        r"^(?:main: )?error: the supplied chat template is not supported(?:: (?P<name>.{1,120}))?",
+        FailureCause.BAD_VALUE,
+        "llama.cpp does not know the chat template[: {name}].",
+        "Set args.jinja: true, which runs any template, or leave out args.chat-template for the model's own.",
+        needle="supplied chat template is not supported",
+        on="args.jinja",
         fatal=True,
     ),
     failure_rule(

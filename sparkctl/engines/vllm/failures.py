@@ -47,6 +47,16 @@ MEMORY_FAILURES = (
         change=ChangeDirection.LOWER,
         worked_out=_suggest_utilization,
     ),
+    failure_rule(  # the same, cut off
+        r"Free memory on device ?\S* \((?P<free>[\d.]+)/(?P<total>[\d.]+) GiB\) on startup is less",
+        FailureCause.STARTUP_MEMORY_CHECK,
+        "{free} of {total} GiB were free at the start, less than the engine was set to take.",
+        f"Stop what else holds memory on the node and drop the page caches, or lower {MEMORY_UTILIZATION_FIELD}.",
+        needle=" GiB) on startup is less",
+        on=MEMORY_UTILIZATION_FIELD,
+        fatal=True,
+        change=ChangeDirection.LOWER,
+    ),
     failure_rule(
         r"^Available KV cache memory: -(?P<short>[\d.]+ \w+)",
         FailureCause.WEIGHTS_DO_NOT_FIT,
@@ -144,13 +154,14 @@ _ARGUMENT_FAILURES = (
         change=ChangeDirection.REMOVE,
     ),
     failure_rule(
-        rf"{EXCEPTION_PREFIX}Model does not support EAGLE3 interface but aux_hidden_state_outputs was requested",
+        rf"{EXCEPTION_PREFIX}Model does not support EAGLE3 interface but aux_hidden_state_outputs was requested"
+        rf"|{EXCEPTION_PREFIX}'\w{{1,80}}' object has no attribute '[gs]et_(?:eagle3_)?aux_hidden_state_layers'",
         FailureCause.ENGINE_BUG,
         "The model's class in this image does not hand its hidden states to the drafts (EAGLE3, DFlash).",
         "Take an image with a newer vLLM. Or patch two lines of the model's file in this one: SupportsEagle3 among the imports "
         "and the bases of its class, and mount the patched file over it (qwen3-coder-next-dflash shows how). Without drafts "
         f"it starts: leave out {_SPECULATION_FIELD}.",
-        needle="does not support EAGLE3 interface",
+        needle=("does not support EAGLE3 interface", "aux_hidden_state_layers'"),
         on=_SPECULATION_FIELD,
         fatal=True,
         change=ChangeDirection.REMOVE,

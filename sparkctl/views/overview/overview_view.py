@@ -445,9 +445,7 @@ def render_overview(scene: OverviewScreenModel, columns: int, lines: int) -> Ove
     def count_rows(wide: int, most: int) -> int:
         return count_useful_rows(tiles, wide, most)
 
-    boxes = arrange_tiles(
-        len(tiles), scene.chosen, columns, lines, count_rows, has_news=_has_news(scene), is_quiet=_is_quiet(scene)
-    )
+    boxes = arrange_tiles(len(tiles), scene.chosen, columns, lines, count_rows, has_news=_has_news(scene))
     shown: list[tuple[TextRow, ...]] = []
     for _, group in groupby(boxes, key=lambda box: box.y):
         level = list(group)
@@ -468,12 +466,6 @@ def _has_news(scene: OverviewScreenModel) -> bool:
     views = [seen.view for seen in scene.glances if seen.is_known]
     moves = any(is_in_transition(one) for view in views for one in view.instances)
     return bool(moves or scene.switching) or sum(len(view.findings) for view in views) > _MANY_FINDINGS
-
-
-def _is_quiet(scene: OverviewScreenModel) -> bool:
-    """Tell whether nothing has happened yet. Notices come and go, so they do not count: the tiles would change their size."""
-    is_told = scene.happened or scene.lines or scene.switching
-    return not is_told and not any(seen.view.findings for seen in scene.glances if seen.is_known)
 
 
 _RowOfFinding = tuple[TextRow, Finding | None]

@@ -181,7 +181,8 @@ def render_failure(one: InstanceView, seen: NodeTileModel, space: DrawArea) -> l
     """Return what happened and the line that proves it."""
     end = seen.ends.get(one.name)
     verdict = None if end is None else end.verdict
-    sentence = verdict.summary if verdict else f"{one.detail or one.status or 'it ended'}: enter shows the cause"
+    state = one.detail or (one.status if not one.is_alive else "it is being ended") or "it ended"
+    sentence = verdict.summary if verdict else f"{state}: enter shows the cause"
     most, most_proof = (5, 3) if space.is_tall else (2, 1)
     rows = render_labelled_text("why", sentence, space, TextStyle.BAD, most)
     if verdict is not None and verdict.evidence:

@@ -41,13 +41,13 @@ class TileBox:
 
 def arrange_tiles(
     count: int, chosen: int, columns: int, lines: int, wanted: Callable[[int, int], int] = lambda _, __: MIN_TILE_LINES,
-    *, has_news: bool = False, is_quiet: bool = False,
+    *, has_news: bool = False,
 ) -> tuple[TileBox, ...]:  # fmt: skip
     """Return the positions of the tiles: side by side if there is room, all of one size; if not all fit, those around
     the selected one. A fifth of the lines (at least two) is reserved for the rows below, so that nothing moves.
 
     ``wanted``: returns how many lines a tile of a given width can use (columns, lines). ``has_news``: much is told below; a tall
-    screen reserves three tenths for that. ``is_quiet``: nothing has happened yet; a tenth is reserved.
+    screen reserves three tenths for that.
     """
     if not count:
         return ()
@@ -60,9 +60,7 @@ def arrange_tiles(
     )
     down = -(-count // across)
     below = 2 if lines < 20 else max(4, lines // 5)
-    if is_quiet and lines >= _TALL_SCREEN_LINES:
-        below = max(4, lines // 10)
-    elif has_news and lines >= _TALL_SCREEN_LINES:
+    if has_news and lines >= _TALL_SCREEN_LINES:
         below = lines * 3 // 10
     wide = columns // across
     each = max(MIN_TILE_LINES, (lines - below) // down)

@@ -620,7 +620,159 @@ POSTED = [
         FailureCause.STOPPED_BY_OTHERS,
         f"{_GH}Zzsf11/VideoCuttingAgent/blob/HEAD/output/Qwen3VL_vllm-server.out",
     ),
+    (
+        "RuntimeError: Assertion error (csrc/apis/layout.hpp:60): Unknown SF transformation",
+        FailureCause.KERNEL_UNSUPPORTED,
+        f"{_GH}deepseek-ai/DeepGEMM/pull/403",
+    ),
+    (
+        "RuntimeError: Failed: Assertion error csrc/utils/layout.hpp:57 'Unknown recipe'",
+        FailureCause.KERNEL_UNSUPPORTED,
+        f"{_GH}vllm-project/vllm/pull/21533",
+    ),
+    (
+        "    return pwd.getpwuid(os.getuid())[0]\nKeyError: 'getpwuid(): uid not found: 1000910000'",
+        FailureCause.PERMISSION,
+        f"{_GH}vllm-project/vllm/issues/44548",
+    ),
+    (
+        "AssertionError: libcudart.so is not loaded in the current process",
+        FailureCause.BROKEN_IMAGE,
+        f"{_GH}vllm-project/vllm/issues/7588",
+    ),
+    (
+        "NVIDIA modifications are covered by the license terms that apply to the underlying\nproject or file.\n"
+        "ERROR: No supported GPU(s) detected to run this container",
+        FailureCause.GPU_RUNTIME_MISSING,
+        f"{_GH}triton-inference-server/server/issues/135",
+    ),
+    (
+        "Error: Invalid configuration : NUM_MMA_Q=2 NUM_MMA_D_QK=2 NUM_MMA_D_VO=2 NUM_MMA_KV=4 NUM_WARPS_Q=4 ",
+        FailureCause.ATTENTION_BACKEND,
+        f"{_GH}flashinfer-ai/flashinfer/issues/1048",
+    ),
+    (
+        '  File "/home/user/.local/lib/python3.9/site-packages/pynvml/nvml.py", line 1744, in wrapper\n    return res.decode()\n'
+        "UnicodeDecodeError: 'utf-8' codec can't decode byte 0xf8 in position 0: invalid start byte",
+        FailureCause.GPU_RUNTIME_MISSING,
+        f"{_GH}gpuopenanalytics/pynvml/issues/53",
+    ),
 ]
+
+
+@pytest.mark.parametrize(
+    ("line", "cause"),
+    [
+        # SGLang passes on what FlashInfer says; vLLM and flash-attn for attention sinks; TensorRT-LLM's own check
+        (
+            "Exception: Capture cuda graph failed: Error in function 'PrefillPlan' at /f/scheduler.cuh:551: Unsupported head_dim: 80",
+            FailureCause.ATTENTION_BACKEND,
+        ),
+        ("RuntimeError: Decode failed to dispatch with dtype BFloat16, head_dim 96", FailureCause.ATTENTION_BACKEND),
+        ("AssertionError: Sinks are only supported in FlashAttention 3", FailureCause.ATTENTION_BACKEND),
+        ("AssertionError: Only SM 9.x, 10.x, and 11.x are supported", FailureCause.KERNEL_UNSUPPORTED),
+        ("NotImplementedError: MXFP4 MoE is not supported on SM 12.1.", FailureCause.KERNEL_UNSUPPORTED),
+        ("NotImplementedError: The fused MoE does not support SM120 and above.", FailureCause.KERNEL_UNSUPPORTED),
+        ("Duplicate GPU detected : rank 1 and rank 0 both on CUDA device f000", FailureCause.NCCL),
+        ("FileNotFoundError: [Errno 2] No such file or directory: 'ffmpeg'", FailureCause.BROKEN_IMAGE),
+        ("KeyError: 'rope_type'", FailureCause.BROKEN_IMAGE),
+        (
+            "json.decoder.JSONDecodeError: Expecting ',' delimiter: line 12 column 3 (char 301)",
+            FailureCause.MODEL_FILES,
+        ),
+        (
+            "error: mismatch between text model (n_embd = 5120) and mmproj (n_embd = 4096)",
+            FailureCause.MODEL_FILES,
+        ),
+        ("main: error: the supplied chat template is not supported: x", FailureCause.BAD_VALUE),
+        ("docker: Error response from daemon: unauthorized: <html>", FailureCause.IMAGE_MISSING),
+        # pydantic's message without its header, which an excerpt lost
+        (
+            "(APIServer pid=1)   Value error, World size (2) is larger than the number of available GPUs (1) in this node. [type=value_error]",
+            FailureCause.BAD_VALUE,
+        ),
+    ],
+)
+def test_a_sentence_that_a_wrapper_or_an_excerpt_passes_on_names_its_cause(line: str, cause: FailureCause) -> None:
+    engine = "llamacpp" if "mmproj" in line or "chat template" in line else None
+    verdict = _diagnose_paste(line, engine).verdict
+    assert verdict is not None
+    assert verdict.cause is cause
+    assert "(not said)" not in verdict.summary + verdict.remedy
+
+
+@pytest.mark.parametrize(
+    ("cut", "cause"),
+    [
+        (
+            "ValueError: Free memory on device cuda:0 (109.53/121.69 GiB) on startup is less ...",
+            FailureCause.STARTUP_MEMORY_CHECK,
+        ),
+        ("RuntimeError: CUDA error: no kernel image is avai", FailureCause.KERNEL_UNSUPPORTED),
+        ("RuntimeError: CUDA error: operation not permitted when stre[truncated]", FailureCause.ENGINE_BUG),
+        ("RuntimeError: Cannot find any model weig…", FailureCause.MODEL_FILES),
+        (
+            "huggingface_hub.errors.HFValidationError: Repo id must be in the form 'repo_na",
+            FailureCause.MODEL_NOT_FOUND,
+        ),
+        (
+            "triton.runtime.errors.OutOfResources: out of resource: shared memory, Required: 131072, Hardwa",
+            FailureCause.KERNEL_UNSUPPORTED,
+        ),
+    ],
+)
+def test_an_error_that_is_cut_off_is_known_by_its_first_words(cut: str, cause: FailureCause) -> None:
+    start = "(EngineCore pid=7) INFO 05-01 10:00:05 [core.py:65] Initializing a V1 LLM engine (v0.11.0) with config: model='/m'\n"
+    verdict = _diagnose_paste(start + cut).verdict
+    assert verdict is not None
+    assert verdict.cause is cause
+    assert "(not said)" not in verdict.summary + verdict.remedy
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        # what several rules may go on with, and words of a good start
+        "ValueError: the manager is disabled but failed to con",
+        "torch.AcceleratorError: CUDA error: an illega",
+    ],
+)
+def test_an_error_that_is_cut_off_too_early_is_given_no_cause(line: str) -> None:
+    verdict = _diagnose_paste(line).verdict
+    assert verdict is not None
+    assert verdict.cause is FailureCause.CRASHED
+
+
+def test_a_log_of_a_good_start_may_break_off_within_any_word() -> None:
+    start = "(EngineCore pid=7) INFO 05-01 10:00:05 [core.py:65] Initializing a V1 LLM engine (v0.11.0) with config: model='/m'\n"
+    line = "(EngineCore pid=7) INFO 05-01 10:00:09 [gpu.py:1] Model loading took 60.1 GiB; No available memory was lost, not enough for KV"
+    for end in range(40, len(line)):
+        assert _diagnose_paste(start + line[:end]).verdict is None
+
+
+def test_a_fault_of_another_makers_gpu_gets_no_advice_for_cuda() -> None:
+    for line in (
+        "RuntimeError: HIP error: an illegal memory access was encountered",
+        "RuntimeError: NRT_EXEC_BAD_INPUT status_code=1002",
+    ):
+        verdict = _diagnose_paste(line).verdict
+        assert verdict is not None
+        assert verdict.cause is FailureCause.GPU_FAULT
+        assert "CUDA_LAUNCH_BLOCKING" not in verdict.remedy
+        assert "Xid" not in verdict.remedy
+
+
+def test_who_read_json_tells_what_it_was() -> None:
+    fault = "json.decoder.JSONDecodeError: Expecting value: line 1 column 1 (char 0)"
+    for frame, cause in (
+        ('File "/d/transformers/configuration_utils.py", line 828, in _dict_from_json_file', FailureCause.MODEL_FILES),
+        ('File "/d/vllm/engine/arg_utils.py", line 8, in create_engine_config', FailureCause.CRASHED),
+        ('File "/d/requests/models.py", line 971, in json', FailureCause.CRASHED),
+    ):
+        log = f"Traceback (most recent call last):\n  {frame}\n    return json.loads(text)\n{fault}"
+        verdict = _diagnose_paste(log).verdict
+        assert verdict is not None
+        assert verdict.cause is cause
 
 
 @pytest.mark.parametrize(

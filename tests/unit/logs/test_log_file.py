@@ -124,6 +124,11 @@ PREFIXES = {
     "pm2": "0|vllm  | ",
     "srun -l": "{at}: ",
     "fluentd": "vllm: ",
+    "Ray Data": "  | 2026-11-20 10:00:{at:02} | ",
+    "a launcher's log": "2026-11-20 10:00:{at:02} | INFO | ",
+    "logcli": '{{app="vllm", pod="vllm-0"}} ',
+    "CloudWatch": "2026-11-20T10:00:{at:02}.123Z vllm/vllm/0a1b2c3d ",
+    "supervisord": "2026-11-20 10:00:{at:02},123 DEBG 'vllm' stderr output: ",
 }  # before each line; ``at``: a number that changes
 
 
@@ -142,6 +147,59 @@ def test_what_a_collector_writes_before_each_line_hides_nothing(collector: str) 
         lines = one.log.decode().splitlines()
         wrapped = "".join(f"{PREFIXES[collector].format(at=at % 60)}{line}\n" for at, line in enumerate(lines))
         assert diagnose_text(wrapped.encode()) == diagnose_text(one.log), one.name
+
+
+_ONE_LINE = "RuntimeError: Cannot find any model weights with `/m`"
+# As their collectors write them; of one line nothing is shared.
+SHAPES = {
+    "  | 2025-11-02 10:11:12 | ": "Ray Data",
+    "2025-11-02 10:11:12,345 - launcher - INFO - ": "a launcher in Python",
+    "2025-11-02 10:11:12.345 | INFO     | launcher:pump:42 - ": "loguru",
+    "Nov 02 10:11:12 ": "ts",
+    "[10:11:12] ": "ts, in brackets",
+    "1762078272.123456 spark-2a60 vllm[1234]: ": "journalctl -o short-unix",
+    "vllm-7d9f8b6c5-x2z4z vllm ": "stern",
+    "[1,0]<stderr>: ": "mpirun --tag-output",
+    "0|vllm     | ": "pm2",
+    "     7\t": "cat -n",
+    "test\tRun vllm\t2025-11-02T10:11:12.1234567Z ": "gh run view --log",
+    '2025-11-02T10:11:12Z {app="vllm", pod="vllm-0"} ': "logcli",
+    "2025-11-02 10:11:12,123 DEBG 'vllm' stderr output: ": "supervisord",
+    "2025-11-02T10:11:12.123Z [INFO]  vllm: ": "nomad",
+}
+
+
+@pytest.mark.parametrize("prefix", SHAPES, ids=SHAPES.values())
+def test_a_collectors_columns_are_known_by_their_shape_before_a_single_line(prefix: str) -> None:
+    for line, cause in ((_ONE_LINE, "model-files"), ("sglang: error: unrecognized arguments: --x", "unknown-flag")):
+        if "INFO" not in prefix or line is _ONE_LINE:
+            assert diagnose_text(f"{prefix}{line}\n".encode())[1] == cause
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        "2025-11-02 10:11:12 INFO  server: failed 0 requests\n2025-11-02 10:11:13 INFO  server: all failed requests were sent again\n",
+        "[12345.678901] pcieport 0007:00:00.0: AER: Error of this Agent is reported first\n",
+    ],
+)
+def test_a_programs_own_level_stays_with_its_line(log: str) -> None:
+    assert diagnose_text(log.encode())[1] is None
+
+
+def test_what_a_service_of_logs_writes_as_json_is_read() -> None:
+    exports = (
+        [{"line": _ONE_LINE, "timestamp": "1", "fields": {"app": "vllm"}}],
+        [{"textPayload": _ONE_LINE, "severity": "INFO"}],
+        [{"jsonPayload": {"message": _ONE_LINE}, "severity": "INFO"}],
+        [{"_source": {"message": _ONE_LINE}, "_index": "k"}],
+    )
+    for objects in exports:
+        lines = "".join(json.dumps(one) + "\n" for one in objects * 3)
+        assert diagnose_text(lines.encode())[1] == "model-files"
+        assert diagnose_text((json.dumps(objects * 3, indent=2) + "\n").encode())[1] == "model-files"
+    fluentd = json.dumps({"log": _ONE_LINE, "stream": "stderr"})
+    assert diagnose_text(f"2025-11-02 10:11:12 +0000 kube.vllm: {fluentd}\n".encode())[1] == "model-files"
 
 
 @pytest.mark.parametrize("key", ["log", "message", "MESSAGE"])
@@ -191,7 +249,15 @@ def test_a_record_of_a_logger_among_plain_lines_is_read_as_its_text() -> None:
 
 def test_nothing_is_taken_from_lines_that_are_understood_as_they_are() -> None:
     for one in load_posted_logs():
-        if one.log.startswith(b"> ") or one.name in {"q39", "q44", "q59", "blind10-26", "blind11-18", "blind11-20"}:
+        if one.log.startswith(b"> ") or one.name in {
+            "q39",
+            "q44",
+            "q59",
+            "kf07",
+            "blind10-26",
+            "blind11-18",
+            "blind11-20",
+        }:
             continue  # quoted in an answer; a collector's level and time before each line; a logger's record among plain lines
         assert b"".join(strip_wrapping([one.log], read_line_header)) == one.log, one.name
 

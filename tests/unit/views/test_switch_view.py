@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from sparkctl.model.events import CommandEnded, Outcome, SwitchPlanned, SwitchStepReported
+from sparkctl.model.events import CommandEnded, NodeStateChanged, Outcome, SwitchPlanned, SwitchStepReported
 from sparkctl.model.memory_fit import EstimatePart, EstimateSource, FitOutcome, MemoryFit
-from sparkctl.model.node import NodeName
-from sparkctl.model.sample import MemoryBar
+from sparkctl.model.node import NodeName, NodeState
+from sparkctl.model.sample import MemoryBar, MemoryReading
 from sparkctl.model.switch_plan import JournalPresence as JournalFound
 from sparkctl.model.switch_plan import (
     NodeSwitchPlan,
@@ -22,9 +22,11 @@ from sparkctl.model.switch_plan import (
     SwitchStep,
 )
 from sparkctl.model.verdict import Evidence, FailureCause, Verdict
+from sparkctl.monitor.node_views import NodeTelemetryView
 from sparkctl.monitor.switch_progress import SwitchProgress, advance_switch
 from sparkctl.views.instance_view import render_log_status
 from sparkctl.views.overview.overview_view import _wrap_notice
+from sparkctl.views.overview.tile_model import NodeTileModel
 from sparkctl.views.switch_plan_view import (
     describe_rollback_window,
     describe_switch_step,
@@ -378,6 +380,21 @@ def test_the_last_step_is_said_once_by_what_proves_it() -> None:
     seen = render_screen(replace(SCENE, progress=made, now=500.0), 80, 40)
     assert "✓        qwen36 serves on spark1" in seen
     assert " done" not in seen
+
+
+def test_a_running_switch_on_a_small_screen_shows_the_memory_and_the_log() -> None:
+    reading = MemoryReading(
+        total=TOTAL, available=80 * GIB, free=70 * GIB, page_cache=10 * GIB, swap_total=0, swap_free=0
+    )
+    view = NodeTelemetryView(name=ONE, state=NodeState.OK, when=10.0, reading=reading)
+    tile = NodeTileModel(view=view, connection=NodeStateChanged(ts=10.0, node=ONE, state=NodeState.OK), now=10.0)
+    progress = make_progress(make_step_event(101, SwitchStep.STARTING))
+    scene = replace(SCENE, progress=progress, glances={ONE: tile}, now=142.0)
+    seen = render_screen(scene, 80, 22)
+    assert "41.0 of 121.0 GiB" in seen
+    assert "log of qwen36" in seen
+    assert "afterwards" not in seen
+    assert "afterwards" in render_screen(replace(scene, glances={}), 80, 40)
 
 
 def test_in_one_line_it_says_how_far_it_is_and_who_left_it() -> None:
