@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from sparkctl.commands.actions import Action, ActionId, find_action
 from sparkctl.errors import DockerError, InvalidInput, NodeError, SparkctlError
-from sparkctl.model.events import FindingReported
 from sparkctl.views.text.styled_text import Span, TextStyle, make_row
 
 if TYPE_CHECKING:
@@ -91,6 +90,7 @@ def _show_problems(panel: Panel) -> None:
 
 def show_finding(panel: Panel, found: Finding) -> None:
     """Show one finding: what is wrong, since when, why it matters, and what to do."""
+    from sparkctl.model.events import FindingReported
     from sparkctl.tui.dialogs.base import TextDialog
     from sparkctl.views.finding_view import format_since, render_finding
     from sparkctl.views.overview.tile_model import build_finding_badge
