@@ -49,13 +49,8 @@ _OF_ONE_PROGRAM = (
 _COMMON_LETTERS = " etaoinsrldcumpfg"  # of English log lines: a gram of others is in fewer lines
 _CPP_MESSAGE = "what(): "  # of an exception that ended a program in C++; indented
 _DRIVER_MESSAGE = "NVRM: "  # the next line of a message of the GPU's driver in the kernel's log; indented
-_MESSAGE_STARTS = (
-    _CPP_MESSAGE,
-    _DRIVER_MESSAGE,
-    "ptxas ",
-    "Warning  ",
-    "Reason:  ",
-)  # the last two: rows of `kubectl describe`
+_TABLE_ROWS = ("Warning  ", "Reason:  ")  # of `kubectl describe`
+_MESSAGE_STARTS = (_CPP_MESSAGE, _DRIVER_MESSAGE, "ptxas ", *_TABLE_ROWS)
 _MAX_KNOWN_LINES = 4096
 _MAX_PREFIXES = 8  # of the last lines: all rules look at one line, then at the next
 _NOT_KNOWN = LineSignal()

@@ -516,9 +516,7 @@ class LogAnalyzer:
             text = _CUT_MARK.sub("", seen.text)
             failure = self.engine.log_rules.classify_cut_line(text)
             if failure is not None:
-                told = {name: fact.value for name, fact in self.facts.items()}
-                step = None if self.step is None else self.step.name
-                return replace(seen, failure=refine_failure(failure, text, step, told, is_serving=False))
+                return replace(seen, failure=self._refine_failure(failure, text, is_serving=False))
         return None
 
     @property
@@ -967,6 +965,12 @@ class LogAnalyzer:
                 setattr(self, name, getattr(fresh, name))
         self._begun.add(begin)
 
+    def _refine_failure(self, failure: Failure, text: str, *, is_serving: bool) -> Failure:
+        """Return the failure of a line as this start has it: by its step, and by what it has told."""
+        step = None if self.step is None else self.step.name
+        told = {name: fact.value for name, fact in self.facts.items()}
+        return refine_failure(failure, text, step, told, is_serving=is_serving)
+
     def _apply_signal(self, signal: LineSignal, line: LogLine, text: str) -> None:
         for fact in signal.facts:
             if fact.name is EngineFactName.ENGINE_VERSION:
@@ -980,10 +984,7 @@ class LogAnalyzer:
                 if fact.name is EngineFactName.ENGINE_VERSION:
                     self.version_line = line.number
         if signal.failure is not None:
-            step = None if self.step is None else self.step.name
-            told = {name: fact.value for name, fact in self.facts.items()}
-            is_serving = self.was_ready
-            self._record_failure(refine_failure(signal.failure, text, step, told, is_serving=is_serving), line, text)
+            self._record_failure(self._refine_failure(signal.failure, text, is_serving=self.was_ready), line, text)
         if signal.phase is Phase.READY and 0 < self._ready_at < line.number and any(map(_is_death, self.failures)):
             self.failures.clear()  # it was started again
         # The engine's own ready message does not decide: the rule's line, the health path and a token do.

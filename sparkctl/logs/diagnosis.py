@@ -366,17 +366,11 @@ def _get_causes_of_one_line(own: LogAnalyzer, other: LogAnalyzer) -> tuple[Failu
 
 
 def _judge_log(analyzer: LogAnalyzer, name: str | None, plan: LaunchPlan | None) -> Verdict | None:
-    cut = analyzer.cut_failure
-    if cut is not None and (
-        analyzer.end_cause is None or failure_weight(analyzer.end_cause) <= FailureWeight.EXCEPTION
-    ):
-        return replace(verdict_builder.build_verdict_from_line(cut, plan), confidence=Confidence.LIKELY)
-    if (
-        analyzer.end_cause is None or failure_weight(analyzer.end_cause) <= FailureWeight.EXCEPTION
-    ) and not analyzer.was_ready:
-        begun = analyzer.cut_line
-        if begun is not None:
-            return replace(verdict_builder.build_verdict_from_line(begun, plan), confidence=Confidence.LIKELY)
+    root = analyzer.end_cause
+    if root is None or failure_weight(root) <= FailureWeight.EXCEPTION:
+        cut = analyzer.cut_failure or (None if analyzer.was_ready else analyzer.cut_line)
+        if cut is not None:
+            return _build_likely_verdict_from_line(cut, plan)
     if verdict_builder.proves_failure(analyzer):
         found = verdict_builder.build_verdict(analyzer, plan)
         return replace(found, confidence=Confidence.LIKELY) if found is not None and _may_serve_on(analyzer) else found
@@ -390,7 +384,7 @@ def _judge_log(analyzer: LogAnalyzer, name: str | None, plan: LaunchPlan | None)
     if analyzer.was_ready:
         return None
     if analyzer.before is not None and analyzer.runs >= _RESTART_LOOP_RUNS and analyzer.stopped is None:
-        return replace(verdict_builder.build_verdict_from_line(analyzer.before, plan), confidence=Confidence.LIKELY)
+        return _build_likely_verdict_from_line(analyzer.before, plan)
     last = analyzer.latest_line
     if name is not None and analyzer.stopped is None and last is not None and _RESOURCE_TRACKER in last.text:
         return _build_likely_verdict(
@@ -400,7 +394,7 @@ def _judge_log(analyzer: LogAnalyzer, name: str | None, plan: LaunchPlan | None)
             "Most often the machine ran out of memory: look at dmesg -T | grep -i oom on the node.",
         )
     if name is None and (warned := analyzer.closing_warning) is not None:
-        return replace(verdict_builder.build_verdict_from_line(warned, plan), confidence=Confidence.LIKELY)
+        return _build_likely_verdict_from_line(warned, plan)
     if name is None and (said := analyzer.last_words) is not None:
         return _build_likely_verdict(
             FailureCause.CRASHED,
@@ -409,6 +403,10 @@ def _judge_log(analyzer: LogAnalyzer, name: str | None, plan: LaunchPlan | None)
             "Read the log around this line; --engine names the engine.",
         )
     return None
+
+
+def _build_likely_verdict_from_line(line: EvidenceLine, plan: LaunchPlan | None) -> Verdict:
+    return replace(verdict_builder.build_verdict_from_line(line, plan), confidence=Confidence.LIKELY)
 
 
 def _build_likely_verdict(cause: FailureCause, summary: str, proof: EvidenceLine, remedy: str) -> Verdict:

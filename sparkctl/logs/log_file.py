@@ -217,13 +217,12 @@ def strip_wrapping(blocks: Iterable[bytes], read_header: Callable[[str], str | N
     first = b"".join(held)
     lines = [line for line in first[:_SAMPLE_BYTES].decode("utf-8", "replace").split("\n")[:-1] if line.strip()]
     strips = list[Callable[[bytes], bytes]]()
-    while (
-        lines
-        and len(strips) < _MAX_LAYERS
-        and (strip := _find_wrapping(lines[:_SAMPLE_LINES], read_header)) is not None
-    ):
+    while len(strips) < _MAX_LAYERS:
+        sample = lines[:_SAMPLE_LINES]
+        if (strip := _find_wrapping(sample, read_header)) is None:
+            break
         strips.append(strip)
-        stripped = strip("".join(f"{line}\n" for line in lines[:_SAMPLE_LINES]).encode("utf-8", "replace"))
+        stripped = strip("".join(f"{line}\n" for line in sample).encode("utf-8", "replace"))
         lines = [line for line in stripped.decode("utf-8", "replace").split("\n") if line.strip()]
     if not strips:
         yield from held
@@ -252,22 +251,20 @@ def hold_sample(blocks: Iterator[bytes]) -> list[bytes]:
 
 
 def _find_wrapping(lines: Sequence[str], read_header: Callable[[str], str | None]) -> Callable[[bytes], bytes] | None:
-    if lines and all(line.startswith("{") for line in lines[:_MIN_SAMPLE_LINES]) and any(map(_read_json_line, lines)):
+    if not lines:
+        return None
+    if all(line.startswith("{") for line in lines[:_MIN_SAMPLE_LINES]) and any(map(_read_json_line, lines)):
         return partial(_strip_json, has_ends=any((_read_json_line(line) or "").endswith("\n") for line in lines))
-    if (
-        lines
-        and lines[0][:1] in "[{"
-        and sum(_PRETTY_TEXT.match(line) is not None for line in lines) >= _MIN_PRETTY_LINES
-    ):
+    if lines[0][:1] in "[{" and sum(_PRETTY_TEXT.match(line) is not None for line in lines) >= _MIN_PRETTY_LINES:
         return _strip_pretty_json
-    if lines and (launcher := _find_launcher_shape(lines, read_header)) is not None:
+    if (launcher := _find_launcher_shape(lines, read_header)) is not None:
         return launcher
     if any(line.startswith('{"') and _is_logger_record(_load_line(line)) for line in lines):
         return partial(_strip_json, has_ends=True)
     known = sum(read_header(line) is not None for line in lines)
-    if not lines or known >= len(lines) * _ENOUGH_KNOWN:
+    if known >= len(lines) * _ENOUGH_KNOWN:
         return None
-    read = [prepare_text(split_raw_line(line)[1])[1] for line in lines]
+    read = [*map(_read_line, lines)]
     understood = sum(_read_start(text, read_header) is not None for text in read)
     best, prefix = (2 * max(known, understood), 0), None
     for pattern in _list_prefixes(lines) if len(lines) >= _MIN_SAMPLE_LINES else ():
@@ -289,7 +286,7 @@ def _find_launcher_shape(
 ) -> Callable[[bytes], bytes] | None:
     """Return what removes the header of a program that passes another one's lines on, all at one level; None where it is not shown that
     these lines are another program's."""
-    first = _LEVEL_SHAPE.match(lines[0])
+    first = _LEVEL_SHAPE_AND_REST.match(lines[0])
     if first is None:
         return None
     level = first["level"]
@@ -315,8 +312,13 @@ def _list_shaped_rests(lines: Sequence[str], read: Sequence[str]) -> list[str] |
     found = _list_rests(lines, _SHAPE_AND_REST)
     if found is None:
         return None
-    told = {prepare_text(split_raw_line(text)[1])[1].strip() for text in found}
+    told = {_read_line(text).strip() for text in found}
     return found if any(text.strip() not in told for text in read) else None
+
+
+def _read_line(line: str) -> str:
+    """Return a line of a file as the engines read it."""
+    return prepare_text(split_raw_line(line)[1])[1]
 
 
 def _measure_indent(texts: Sequence[str]) -> int:
@@ -373,7 +375,6 @@ _LEVEL_PREFIX = (
     rf"(?:{_STAMP}(?:- )?)?(?:{_NAME_COLUMN}- )?[\[(<]?{_ANY_LEVEL}[\])>]?(?: {{0,8}}[|:-])? {{1,8}}"
     rf"(?:\[[\w.:-]{{1,60}}\] |[\w.<>]{{1,100}}:[\w.<>]{{1,60}}:\d{{1,6}} - |(?![\w.]{{0,100}}(?:Error|Exception): )[\w.-]{{1,60}}: (?=[A-Z(\[]))?"
 )
-_LEVEL_SHAPE = re.compile(_LEVEL_PREFIX, re.ASCII)
 _LEVEL_SHAPE_AND_REST = re.compile(f"(?:{_LEVEL_PREFIX})(?P<rest>.*)", re.ASCII)
 _MIN_PRETTY_LINES = 2
 # A line of JSON that is written over several lines, with the text of a log's line.

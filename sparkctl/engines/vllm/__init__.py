@@ -314,7 +314,7 @@ class VllmEngine(Engine):
     temperature_flags = ("override-generation-config",)
     context_pattern = re.compile(r"\d{1,15}(\.\d+)?[kmgtKMGT]?|auto|-1")  # since 0.12: as much as fits
     metrics_path = "/metrics"
-    stats_words = ("throughput", "SpecDecoding metrics: ")
+    stats_words = ("throughput", _SPECULATION_LINE)
     proposed_like = "qwen36-vllm"
     proposed_settings = (
         "args: {max-model-len: 32768, gpu-memory-utilization: 0.8}\ncontainer: {shm_size: 16g, network: host}"

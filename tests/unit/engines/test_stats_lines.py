@@ -13,7 +13,10 @@ from sparkctl.model.engine_metrics import StatsLine, StatsLineKind
 
 def find_stats_line(engine: str, raw: str) -> StatsLine | None:
     (line,) = LinePreparer().prepare_lines(raw)
-    return engines.load_engine(engine).parse_stats_line(line)
+    found = engines.load_engine(engine).parse_stats_line(line)
+    # the live meter reads no line without one of them
+    assert found is None or any(word in raw for word in engines.load_engine(engine).stats_words)
+    return found
 
 
 def read_stats_line(engine: str, raw: str) -> StatsLine:
