@@ -107,7 +107,7 @@ def test_where_prompts_take_half_of_the_time_the_estimate_is_blank_and_says_why(
     spec = DecodeStepSpec(weights=16_381_470_720)
     for look in read_steady_looks("mixed"):
         assert (look.meter.activity, look.estimate) == (EngineActivity.DECODING, None)
-        assert "prompts took much of the time" in explain_missing_estimate(look.meter, spec)
+        assert "too many prompts for an estimate" in explain_missing_estimate(look.meter, spec)
 
 
 def test_the_estimate_ends_with_the_load() -> None:
