@@ -272,7 +272,7 @@ def open_node_shell(panel: Panel) -> None:
 
 async def _open_shell(panel: Panel, node: Node) -> None:
     """Open a shell on a node; show ssh's errors as a toast, because the panel paints over its stderr."""
-    from sparkctl.transport.ssh.ssh_argv import build_ssh_command, suggest_install
+    from sparkctl.transport.node_connection import build_ssh_command, suggest_install
 
     words = build_ssh_command(node, os.environ)
     try:
@@ -297,7 +297,7 @@ def open_container_shell(panel: Panel) -> None:
 
 async def _open_shell_inside(panel: Panel, node: Node, container: str) -> None:
     """Open a shell in a container; report its exit status only where no shell was opened."""
-    from sparkctl.transport.ssh.ssh_argv import build_container_command, suggest_install
+    from sparkctl.transport.node_connection import build_container_command, suggest_install
 
     try:
         words = build_container_command(node, container)
