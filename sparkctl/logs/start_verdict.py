@@ -292,7 +292,7 @@ def _build_stop_verdict(
     container: Container,
     ended: Evidence,
     again: str,
-    requests: tuple[int, ...] | None = None,
+    requests: tuple[int, ...] | None,
 ) -> Verdict:
     """Return the verdict on a start that was stopped: by Docker's events, by its log, or by the signal alone."""
     asked = [Evidence(f"asked to send it {_format_signal(one)}", "docker") for one in requests or ()]

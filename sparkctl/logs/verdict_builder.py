@@ -87,7 +87,7 @@ _SHARE_NAME_PATTERN = re.compile("utilization|fraction|ratio")
 
 
 def suggest_field_change(
-    plan: LaunchPlan, field: str | None, change: ChangeDirection | None = None, value: str | None = None
+    plan: LaunchPlan, field: str | None, change: ChangeDirection | None, value: str | None = None
 ) -> FieldChange | None:
     """Return the change to try, None if no value is known.
 

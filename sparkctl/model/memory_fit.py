@@ -211,7 +211,7 @@ class CheckpointFiles:
     """
 
     place: str
-    is_there: bool | None = None
+    is_there: bool | None
     files: tuple[tuple[str, int], ...] = ()
     index_total: int | None = None
     unfinished: int = 0

@@ -97,7 +97,7 @@ def walk_files(place: Path) -> Iterator[tuple[str, os.stat_result]]:
                 yield path, state
 
 
-def describe_entry(place: Path, *, needs_weights: bool = True) -> Json:
+def describe_entry(place: Path, *, needs_weights: bool) -> Json:
     """Return what is known of one model: bytes on the disk, when its weights were last read, what is wrong with it."""
     size, used = 0, 0.0
     begun = place.name.endswith(PART_SUFFIXES)

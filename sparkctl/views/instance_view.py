@@ -116,9 +116,9 @@ class InstanceScreenModel:
 
     seen: NodeTileModel
     name: str
-    one: InstanceView | None = None
-    timeline: StartupTimeline | None = None
-    end: CommandEnded | None = None
+    one: InstanceView | None
+    timeline: StartupTimeline | None
+    end: CommandEnded | None
     run: ContainerLaunch | None = None
     run_trouble: str | None = None
     tail: tuple[str, ...] = ()

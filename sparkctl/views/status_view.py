@@ -255,7 +255,7 @@ def _format_switch_notice(view: NodeStatusView, width: int | None) -> list[str]:
     ]
 
 
-def format_instance_blocks(instances: Sequence[InstanceView], width: int | None = None) -> list[list[str]]:
+def format_instance_blocks(instances: Sequence[InstanceView], width: int | None) -> list[list[str]]:
     """Return each instance as one line, or as several if it is narrow; in the order of `sort_by_owner`."""
     return _align_columns([_list_instance_cells(instance) for instance in sort_by_owner(instances)], width)
 

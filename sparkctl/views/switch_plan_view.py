@@ -157,7 +157,7 @@ _MAX_BAR_COLUMNS = 44
 
 
 def render_switch_plan(
-    plan: SwitchPlan, bars: Mapping[NodeName, MemoryBar], columns: int, *, has_begun: bool = False
+    plan: SwitchPlan, bars: Mapping[NodeName, MemoryBar], columns: int, *, has_begun: bool
 ) -> list[TextRow]:  # fmt: skip
     """Return every Spark of a plan before and after the switch; ``bars`` is its last known memory. Until the switch
     ``has_begun``, "before" is now."""
