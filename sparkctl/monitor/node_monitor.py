@@ -313,7 +313,7 @@ class NodeMonitor:
     every: float
     emit: Callable[[Event], None]
     again: float | None = None
-    who: AgentHello | None = None  # the node's last identity
+    hello: AgentHello | None = None  # the node's last identity
     _troubles: frozenset[str] = frozenset()  # kinds of findings reported about ``who``
     _instances: tuple[InstanceView, ...] = ()
     session: NodeSession | None = None  # while it is open
@@ -398,14 +398,16 @@ class NodeMonitor:
                     self._ahead = event.sample.time - event.ts
                     self._answers.set()
                 self.emit(event)
-                if isinstance(event, SampleArrived) and sampler.identity is not self.who:
-                    self.who = sampler.identity
+                if isinstance(event, SampleArrived) and sampler.identity is not self.hello:
+                    self.hello = sampler.identity
                     self._emit_setting_findings(event)
 
     def _emit_setting_findings(self, event: SampleArrived) -> None:
         """Report problems of the node's settings, and those that are solved."""
         found = (
-            [] if self.who is None else list(node_settings.list_setting_problems(event.node, self.who, event.sample))
+            []
+            if self.hello is None
+            else list(node_settings.list_setting_problems(event.node, self.hello, event.sample))
         )
         for kind in self._troubles - {one.kind.value for one in found}:
             self.emit(
@@ -421,16 +423,16 @@ class NodeMonitor:
         """Report how the previous boot ended: once if without a shutdown, and at each further boot."""
         while True:
             await self._answers.wait()
-            if self.who is not None and self.who.boot_id != self._boot_read:
+            if self.hello is not None and self.hello.boot_id != self._boot_read:
                 with suppress(NodeError):  # the sampler reports the same error
-                    await self._read_boot_before(session, self.who)
+                    await self._read_boot_before(session, self.hello)
             await self.ctx.clock.sleep(_BOOT_POLL_SECONDS)
 
-    async def _read_boot_before(self, session: NodeSession, who: AgentHello) -> None:
+    async def _read_boot_before(self, session: NodeSession, hello: AgentHello) -> None:
         log = await read_kernel_log(session, boot_before=True)
-        is_later, self._boot_read = self._boot_read is not None, who.boot_id
+        is_later, self._boot_read = self._boot_read is not None, hello.boot_id
         end, now = log.boot_before if log else None, session.clock.unix_time()
-        found = list_unclean_boot(self.node.name, end, who.up or 0.0)
+        found = list_unclean_boot(self.node.name, end, hello.up or 0.0)
         for one in found:
             self.emit(FindingReported.from_finding(now, one))
         if is_later and not found:  # what was reported is of an earlier boot
@@ -540,9 +542,9 @@ class NodeMonitor:
 
     async def _read_switch_journal(self, session: NodeSession) -> None:
         with suppress(NodeError):  # the sampler reports the same error
-            look = await session.read_node("journal", "downloads")
-            self._downloads = tuple(build_download_view(self.node, one) for one in look.downloads)
-            view = switch_journal_io.build_journal_view(look.journal)
+            inspection = await session.read_node("journal", "downloads")
+            self._downloads = tuple(build_download_view(self.node, one) for one in inspection.downloads)
+            view = switch_journal_io.build_journal_view(inspection.journal)
             if self._answers.is_set() and view != self._switch:
                 self._switch = view
                 self.emit(SwitchJournalReported(self.ctx.clock.unix_time(), self.node.name, view))

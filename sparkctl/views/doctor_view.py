@@ -170,7 +170,7 @@ def merge_findings(
     looked += [
         one for one in told if _is_newer(one, when) and (one.node, one.check, one.instance, one.message) not in seen
     ]
-    looks = [DoctorFinding(one, False) for one in looked if (one.node, one.check, one.instance) not in newer]
+    inspections = [DoctorFinding(one, False) for one in looked if (one.node, one.check, one.instance) not in newer]
     names = [view.name for view in views]
     kinds = [kind.value for kind in FindingKind]
 
@@ -183,7 +183,7 @@ def merge_findings(
             kinds.index(each.check) if each.check in kinds and each.severity is not Severity.GOOD else len(kinds),
         )
 
-    return tuple(sorted((*live, *looks), key=sort_key))
+    return tuple(sorted((*live, *inspections), key=sort_key))
 
 
 def _is_newer(one: FindingReported, when: Callable[[NodeName], float | None]) -> bool:

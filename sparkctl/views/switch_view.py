@@ -383,8 +383,8 @@ def _render_result(
     rows = _render_rollback(progress, scene, columns)
     has_story = end.verdict is not None
     if end.verdict is not None:
-        who = end.instance or progress.instance
-        rows += render_sentences(f"{who} failed: {end.verdict.summary}", columns, bad, TextStyle.BAD)
+        instance = end.instance or progress.instance
+        rows += render_sentences(f"{instance} failed: {end.verdict.summary}", columns, bad, TextStyle.BAD)
         for proof in end.verdict.evidence[:1]:
             told = render_sentences(f"{proof.location}: {proof.text}", columns, " ", TextStyle.VALUE)
             rows += told[:_MAX_PROOF_LINES]

@@ -578,7 +578,7 @@ def describe_setup(
 
     What the node itself tells comes from there: another operator may have started it, and this machine's history knows nothing of it.
     """
-    container, model, who = target.container, target.model, target.identity
+    container, model, identity = target.container, target.model, target.identity
     start = ctx.history.find_start_of(request.instance, container.id)
     share = None if start is None else next(iter(start.shares), None)
     words = CommandFlags(target.run.command, target.run.entrypoint)
@@ -589,7 +589,7 @@ def describe_setup(
         text=None if start is None else start.text, engine=target.engine.name,
         engine_version=target.version or (None if share is None else share.engine_version), image=container.image,
         image_digest=container.image_id or (None if share is None else share.image_digest),
-        driver=(who.driver or None) if who is not None else None, kernel=(who.kernel or None) if who is not None else None,
+        driver=(identity.driver or None) if identity is not None else None, kernel=(identity.kernel or None) if identity is not None else None,
         served=None if model is None else model.name,
         context=None if model is None else model.context, generator=generator,
         book=book, runs=runs,

@@ -368,8 +368,8 @@ async def _find_running_download(session: NodeSession, wanted: ModelDownload) ->
     while (container := await find_download(session, wanted)) is not None:
         if container.state is not ContainerState.CREATED or waited >= _START_SECONDS:
             break
-        who = (await session.read_node("identity")).identity
-        if who is not None and who.clock is not None and who.clock - container.created > _START_SECONDS:
+        identity = (await session.read_node("identity")).identity
+        if identity is not None and identity.clock is not None and identity.clock - container.created > _START_SECONDS:
             break
         await session.clock.sleep(1.0)
         waited += 1.0

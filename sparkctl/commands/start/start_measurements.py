@@ -105,10 +105,10 @@ class StartMemory:
         """Read the available memory just before the container is created."""
         self._session = session
         with suppress(NodeError):
-            look = await session.read_node("memory", "processes", "gpu")
-            self._before = self._least = None if look.memory is None else look.memory.available
+            inspection = await session.read_node("memory", "processes", "gpu")
+            self._before = self._least = None if inspection.memory is None else inspection.memory.available
             self._record_facts(available_before=self._before)
-            self._held_before = look.everybody
+            self._held_before = inspection.everybody
 
     def save_baseline(self, plan: LaunchPlan, container: str) -> None:
         """Save the memory that was available before this container, which the release check after its end compares
@@ -132,13 +132,13 @@ class StartMemory:
         if self._session is None or self._before is None:
             return None
         try:
-            look = await self._session.read_node("memory", "processes", "gpu")
+            inspection = await self._session.read_node("memory", "processes", "gpu")
         except NodeError:
             return None
-        self._update_least_available(look)
-        if self._least is None or look.memory is None:
+        self._update_least_available(inspection)
+        if self._least is None or inspection.memory is None:
             return None
-        settled, held = self._before - look.memory.available, look.get_container_memory(container)
+        settled, held = self._before - inspection.memory.available, inspection.get_container_memory(container)
         if held is not None and abs(settled - held) > held // 4 + 4 * GIB:
             return None
         self._record_facts(settled=max(0, settled))
@@ -148,9 +148,11 @@ class StartMemory:
         if self._plan is not None:
             self._ctx.record_node_result(NodeResult(node=self._plan.node, instance=self._plan.instance, **facts))  # type: ignore[arg-type]
 
-    def _update_least_available(self, look: NodeInspection) -> None:
-        if look.memory is not None:
-            self._least = min(look.memory.available, self._least if self._least is not None else look.memory.available)
+    def _update_least_available(self, inspection: NodeInspection) -> None:
+        if inspection.memory is not None:
+            self._least = min(
+                inspection.memory.available, self._least if self._least is not None else inspection.memory.available
+            )
 
 
 class StartTimer:

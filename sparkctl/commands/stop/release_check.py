@@ -59,19 +59,19 @@ class ContainerFootprint:
 
 
 def capture_footprint(
-    container: str, started: float | None, look: NodeInspection, *, shares_shm: bool
+    container: str, started: float | None, inspection: NodeInspection, *, shares_shm: bool
 ) -> ContainerFootprint:
     """Return the footprint of a container that is about to be stopped."""
-    pids = {pid for pid, own in (look.pids or {}).items() if own == container}
-    processes = frozenset((one.pid, one.start) for one in look.procs or () if one.pid in pids)
-    files = frozenset(one.inode for one in look.shm or () if one.users & pids) if shares_shm else frozenset()
+    pids = {pid for pid, own in (inspection.pids or {}).items() if own == container}
+    processes = frozenset((one.pid, one.start) for one in inspection.procs or () if one.pid in pids)
+    files = frozenset(one.inode for one in inspection.shm or () if one.users & pids) if shares_shm else frozenset()
     return ContainerFootprint(
         container=container,
         processes=processes,
         started=started,
         files=files,
         shares_shm=shares_shm,
-        held=look.get_container_memory(container),
+        held=inspection.get_container_memory(container),
     )
 
 
@@ -294,8 +294,8 @@ class ReleaseCheck:
 
     async def _remove_shared_memory(self) -> tuple[Leftover, ...]:
         """Remove the files in /dev/shm that are certainly its own; return those that stay."""
-        look = await self._session.read_node("shm")
-        certain, likely = find_leftover_shm_files(self._was, look)
+        inspection = await self._session.read_node("shm")
+        certain, likely = find_leftover_shm_files(self._was, inspection)
         if certain:
             argv = [word for one in certain for word in ("{}:{}".format(*one.inode), one.path)]
             script = (Path(node_inspection.__file__).parent / "remove_shared_memory.sh").read_bytes()

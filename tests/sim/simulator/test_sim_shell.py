@@ -44,8 +44,8 @@ async def test_a_look_is_complete(connection: asyncssh.SSHClientConnection) -> N
     assert look.docker.access
     assert look.docker.hook
     assert look.drop_right == "allowed"
-    assert look.habits is not None
-    assert look.habits.swappiness == 60
+    assert look.kernel_settings is not None
+    assert look.kernel_settings.swappiness == 60
 
 
 async def test_an_engine_is_seen_with_its_memory_and_port(

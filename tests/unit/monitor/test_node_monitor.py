@@ -332,7 +332,7 @@ async def test_the_end_of_the_boot_before_is_looked_for_at_each_boot(
                 }
                 log = {"lines": [], "source": "kmsg", "oldest": None, "dropped": 0, "trouble": None}
                 said.write_text(json.dumps({"kernel_log": 1, "now": 5.0, "uptime": 1.0, "log": log, "before": before}))
-                monitor.who = AgentHello(boot_id=boot, up=60.0)
+                monitor.hello = AgentHello(boot_id=boot, up=60.0)
                 async with asyncio.timeout(LIMITED):
                     event = await found.get()
                 assert isinstance(event, FindingReported)

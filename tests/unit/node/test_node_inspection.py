@@ -50,7 +50,7 @@ def test_the_script_reads_this_machine(shell: str, tmp_path: Path) -> None:
     assert look.paths == ((str(odd), True), ("/no/such", False))
     assert look.listening is not None
     assert look.docker is not None
-    assert look.habits is not None
+    assert look.kernel_settings is not None
 
 
 @linux
