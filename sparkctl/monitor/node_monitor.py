@@ -95,7 +95,7 @@ class LivenessProbe:
         self._watched = watched
 
     async def probe_idle_engine(
-        self, instances: Iterable[InstanceView], told: Callable[[], Mapping[str, MeterReading]], ahead: float
+        self, instances: Iterable[InstanceView], read_meters: Callable[[], Mapping[str, MeterReading]], ahead: float
     ) -> None:
         """Note which engines made tokens, and ask the engine that is due for longest. Raises ConnectionLost, NodeError.
 
@@ -108,7 +108,7 @@ class LivenessProbe:
         due: list[tuple[float, str]] = []
         for key, one in here.items():
             watched = self._watched.setdefault(key, ProbedEngine(one.name, now, self._pick_probe_delay()))
-            numbers = told().get(key, MeterReading(None)).numbers
+            numbers = read_meters().get(key, MeterReading(None)).numbers
             if is_generating(numbers):
                 watched.proved = now
                 self._clear_finding(watched)
@@ -116,10 +116,14 @@ class LivenessProbe:
                 due.append((watched.proved, key))
         if due:
             key = min(due)[1]
-            await self._probe_engine(here[key], self._watched[key], told, ahead)
+            await self._probe_engine(here[key], self._watched[key], read_meters, ahead)
 
     async def _probe_engine(
-        self, one: InstanceView, watched: ProbedEngine, told: Callable[[], Mapping[str, MeterReading]], ahead: float
+        self,
+        one: InstanceView,
+        watched: ProbedEngine,
+        read_meters: Callable[[], Mapping[str, MeterReading]],
+        ahead: float,
     ) -> None:
         container = self._inspections.get_container(one.container_id)
         rule = None if container is None else select_probe_rule(container)
@@ -138,7 +142,7 @@ class LivenessProbe:
         began = self._session.clock.unix_time() + ahead
         answer = await engine_probe.request_token(self._session.link, service, marker_support)
         watched.proved = self._session.clock.monotonic()
-        if answer.good or answer.unproven or is_generating(told().get(container.id, MeterReading(None)).numbers):
+        if answer.good or answer.unproven or is_generating(read_meters().get(container.id, MeterReading(None)).numbers):
             self._clear_finding(watched)
             return
         words = answer.format_masked(await self._session.docker.read_secret_values(container.id))

@@ -298,7 +298,7 @@ async def _read_or_show_reconnect(
     return view
 
 
-async def build_instance_view(session: NodeSession, container: Container, held: int | None) -> InstanceView | None:
+async def build_instance_view(session: NodeSession, container: Container, memory: int | None) -> InstanceView | None:
     """Return a container's view, ``held`` being its memory.
 
     None for a foreign container that has ended, and for one that disappeared meanwhile.
@@ -311,7 +311,7 @@ async def build_instance_view(session: NodeSession, container: Container, held: 
         state=container.state,
         status=container.status,
         ours=container.is_managed,
-        memory=held,
+        memory=memory,
         phase=None,
         container_id=container.id,
     )

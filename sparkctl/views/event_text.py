@@ -133,8 +133,8 @@ def format_release(event: MemoryReleased) -> str:
     """Return the result of a stop: the proof that everything is released, or what is left."""
     instance = sanitize_line(event.instance)
     left = [
-        sanitize_line(what) if held is None else f"{sanitize_line(what)}: {format_size(held)}"
-        for what, held in event.holders
+        sanitize_line(what) if memory is None else f"{sanitize_line(what)}: {format_size(memory)}"
+        for what, memory in event.holders
     ]
     lacks = event.missing or 0
     missing = f"{format_size(lacks)} did not come back" if lacks > GIB else ""  # smaller differences are noise

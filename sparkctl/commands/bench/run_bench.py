@@ -473,8 +473,8 @@ async def _read_engine_version(target: BenchTarget) -> str | None:
         answer = await request_engine(
             target.session.link, target.port, "GET", path, headers=target.auth_headers, timeout=_VERSION_SECONDS
         )
-        told = (load_json_map(answer.body.decode("utf-8", "replace")) or {}) if answer.is_success else {}
-        if isinstance(value := told.get(field_name), str):
+        body = (load_json_map(answer.body.decode("utf-8", "replace")) or {}) if answer.is_success else {}
+        if isinstance(value := body.get(field_name), str):
             return truncate_text(sanitize_line(value), _MAX_VERSION_CHARS) or None
     return None
 
@@ -751,9 +751,9 @@ class RunBenches(Request):
         if self.estimate is not None:
             takes = f"It takes about {format_duration(self.estimate)}, by the last benchmark."
         words = f"{each} {takes} Requests of others wait meanwhile, and disturb the figures. What was measured is kept whenever you stop it."
-        told = ((question, SentenceTone.STRONG),), ((words, SentenceTone.PLAIN),)
+        sentences = ((question, SentenceTone.STRONG),), ((words, SentenceTone.PLAIN),)
         return Preview(
-            sections=(*told, *describe_unreachable(now, self.named_nodes)),
+            sections=(*sentences, *describe_unreachable(now, self.named_nodes)),
             is_required=True,
             title="bench",
             accept="measure",

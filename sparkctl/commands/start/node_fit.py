@@ -84,13 +84,15 @@ def read_memory_budget(
     for one in containers:
         if not one.is_alive:
             continue
-        held = inspection.get_container_memory(one.id)
+        own_memory = inspection.get_container_memory(one.id)
         coming = (
-            max(0, (parse_expected_memory_label(one) or 0) - held) if one.id in loading_ids and held is not None else 0
+            max(0, (parse_expected_memory_label(one) or 0) - own_memory)
+            if one.id in loading_ids and own_memory is not None
+            else 0
         )
         name = one.instance_name
         holders.append(
-            MemoryHolder(name=name, ours=one.is_managed, held=held, coming=coming, is_replaced=one.id in replaced)
+            MemoryHolder(name=name, ours=one.is_managed, held=own_memory, coming=coming, is_replaced=one.id in replaced)
         )
     memory = inspection.memory
     return MemoryBudget(

@@ -95,10 +95,10 @@ def find_surviving_processes(was: ContainerFootprint, now: NodeInspection) -> tu
     return tuple(
         Leftover(
             f"process {one.pid} ({format_process_title(one)}), which {'outlived it' if is_certain else 'belongs to no container'}",
-            held or None,
+            memory or None,
             f"sudo kill {one.pid}   (kill -9 if it stays)",
         )
-        for one, held, is_certain in sorted(found, key=lambda each: -(each[1] or 0))
+        for one, memory, is_certain in sorted(found, key=lambda each: -(each[1] or 0))
     )
 
 
@@ -182,7 +182,7 @@ def count_unowned_gpu_bytes(now: NodeInspection) -> int:
     if _FIRST_PID not in alive:
         return 0
     known = alive | set(now.pids or {})
-    return sum(held or 0 for pid, held in (now.gpu or {}).items() if pid not in known)
+    return sum(memory or 0 for pid, memory in (now.gpu or {}).items() if pid not in known)
 
 
 def describe_leftover(one: Leftover) -> str:
@@ -350,13 +350,13 @@ def build_leftover_warning(
 def _explain_missing_memory(session: NodeSession, after: NodeInspection) -> tuple[str, str]:
     """Explain missing memory; GPU processes outside any container come first, because they are the usual cause."""
     outside = [
-        (pid, held)
-        for pid, held in sorted((after.gpu or {}).items(), key=lambda p: -(p[1] or 0))
+        (pid, memory)
+        for pid, memory in sorted((after.gpu or {}).items(), key=lambda p: -(p[1] or 0))
         if pid not in (after.pids or {})
     ]
     if outside:
-        pid, held = outside[0]
-        what = f"process {pid} outside any container holds {format_gib(held)} of GPU memory"
+        pid, memory = outside[0]
+        what = f"process {pid} outside any container holds {format_gib(memory)} of GPU memory"
         return what, f"ps -fp {pid}   and, if it is a leftover of the engine: sudo kill {pid}"
     cache = after.memory.page_cache if after.memory else None
     hint = f"ls -lh /dev/shm   and: sparkctl drop-caches --node {session.node.name}"
