@@ -102,7 +102,7 @@ class EngineProcess:
         self.node = node
         self.fabric = fabric
         self.container = container
-        launch = parse_launch(container.image, container.command, container.env, node.fault, container.told_port)
+        launch = parse_launch(container.image, container.command, container.env, node.fault, container.labelled_port)
         self.launch = replace(
             launch, share=STUCK_CLOCK_SHARE if NodeFault.STUCK_CLOCK in node.options.troubles else 1.0
         )
