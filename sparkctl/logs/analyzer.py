@@ -269,16 +269,16 @@ class LogDiagnosis:
     step: str | None
     ready: bool
     verdict: Verdict | None
-    facts: tuple[EngineFact, ...] = ()
-    parts: tuple[PhaseDuration, ...] = ()
-    took: tuple[ReportedDuration, ...] = ()
-    lines: int = 0
-    runs: int = 1
-    run_began: int = 1
-    before: Verdict | None = None
-    is_stopped: bool = False
-    sounds_like_an_engine: bool = True
-    reading: LogReading | None = None
+    facts: tuple[EngineFact, ...]
+    parts: tuple[PhaseDuration, ...]
+    took: tuple[ReportedDuration, ...]
+    lines: int
+    runs: int
+    run_began: int
+    before: Verdict | None
+    is_stopped: bool
+    sounds_like_an_engine: bool
+    reading: LogReading | None
 
 
 _MAX_REPORTED_DURATIONS = 64

@@ -149,8 +149,8 @@ def _render_domains(run: BenchRun, baseline: BenchRun | None) -> list[TextRow]:
         *((*_list_domain_columns(one), *_format_domain_marks(one, gains)) for one in run.domains),
     ]
     styles = [TextStyle.LABEL, *(TextStyle.ATTENTION if one.error else TextStyle.PLAIN for one in run.domains)]
-    told = f"prompts {(setup.prompts or '')[:12]}, answers of at most {setup.answer_tokens} tokens, one at a time"
-    name = ", ".join((told, *_list_request_settings(setup)))
+    sentence = f"prompts {(setup.prompts or '')[:12]}, answers of at most {setup.answer_tokens} tokens, one at a time"
+    name = ", ".join((sentence, *_list_request_settings(setup)))
     rows = [
         make_row(
             Span(f"benchmark {run.number}", TextStyle.STRONG),
@@ -421,18 +421,18 @@ def _list_source_rows(one: BenchComparison) -> list[tuple[str, ...]]:
             sanitize_line(str(row.cell)),
             row.figure.value,
             _format_measurements(own, row.figure.digits),
-            f"source {told.figure.as_text()}",
-            _format_deviation(own, told),
-            sanitize_line(told.source),
+            f"source {source_figure.figure.as_text()}",
+            _format_deviation(own, source_figure),
+            sanitize_line(source_figure.source),
         )
-        for letter, run, row, own, told in both
-        if own is not None and told is not None
+        for letter, run, row, own, source_figure in both
+        if own is not None and source_figure is not None
     ]
 
 
-def _format_deviation(own: Measurements, told: SourceFigure) -> str:
+def _format_deviation(own: Measurements, source_figure: SourceFigure) -> str:
     """Return by how much a figure is above or below the source's nearest one."""
-    low, high = told.figure.low, told.figure.high
+    low, high = source_figure.figure.low, source_figure.figure.high
     nearest = min(max(own.median, low), high)
     share = own.median / nearest - 1
     return "as the source" if abs(share) < _EVEN_SHARE else f"{share:+.0%}"
@@ -562,8 +562,8 @@ def format_comparison_csv(one: BenchComparison) -> list[str]:
             ranges += [None, None] if one_side is None else [round(one_side.low, 4), round(one_side.high, 4)]
         kind = str(row.cell) if isinstance(row.cell, DomainKey) else None
         sources = [
-            None if told is None else told.figure.as_text().replace("–", "-")
-            for told in (row.source_before, row.source_after)
+            None if source_figure is None else source_figure.figure.as_text().replace("–", "-")
+            for source_figure in (row.source_before, row.source_after)
         ]
         table.writerow(
             (*_list_cell_sizes(row.cell), row.figure.value, *values, gain, row.is_distinct, *ranges, kind, *sources)

@@ -60,8 +60,8 @@ def _format_node_guard(view: GuardStatus) -> list[str]:
         if view.guard.watches
         else ["    nothing is watched now: a start is watched until its model is ready"]
     )
-    told = [one for one in view.guard.events if _is_worth_showing(one, view.receipts)][-_MAX_EVENTS:]
-    for one in told:
+    events = [one for one in view.guard.events if _is_worth_showing(one, view.receipts)][-_MAX_EVENTS:]
+    for one in events:
         acted = GuardActed(
             ts=one.at,
             node=view.name,

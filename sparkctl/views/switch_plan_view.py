@@ -115,12 +115,12 @@ def get_memory_before_switch(change: NodeSwitchPlan, bars: Mapping[NodeName, Mem
     if change.total is None or change.available is None:
         return None
     free = max(0, min(change.total, change.available))
-    held = min(change.total - free, sum(one.held or 0 for one in change.tenants))
+    memory = min(change.total - free, sum(one.held or 0 for one in change.tenants))
     return MemoryBar(
         total=change.total,
         available=free,
-        gpu_processes=held,
-        other_used=change.total - free - held,
+        gpu_processes=memory,
+        other_used=change.total - free - memory,
         page_cache=0,
         free=free,
         swap_used=0,
@@ -157,7 +157,7 @@ _MAX_BAR_COLUMNS = 44
 
 
 def render_switch_plan(
-    plan: SwitchPlan, bars: Mapping[NodeName, MemoryBar], columns: int, *, has_begun: bool = False
+    plan: SwitchPlan, bars: Mapping[NodeName, MemoryBar], columns: int, *, has_begun: bool
 ) -> list[TextRow]:  # fmt: skip
     """Return every Spark of a plan before and after the switch; ``bars`` is its last known memory. Until the switch
     ``has_begun``, "before" is now."""

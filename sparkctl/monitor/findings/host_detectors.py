@@ -268,15 +268,17 @@ class OrphanProcessDetector:
         self._seen = (self._seen & living) | (listed or set())
         found = []
         for process in snapshot.sample.processes or ():
-            held = process.gpu_memory
-            claim = None if held is None else self._is_orphan(process, listed)
-            standing = self._lasting.update_condition(process.pid, claim and (held or 0) >= self.LEAST, snapshot.sample)
-            if standing is None or held is None:
+            gpu_memory = process.gpu_memory
+            claim = None if gpu_memory is None else self._is_orphan(process, listed)
+            standing = self._lasting.update_condition(
+                process.pid, claim and (gpu_memory or 0) >= self.LEAST, snapshot.sample
+            )
+            if standing is None or gpu_memory is None:
                 continue
             name = process.name or "a process"
             why = "its container is gone" if process.container else "its parent is gone"
             evidence = [
-                FindingEvidence("GPU memory", format_gib(held), None, "nvml"),
+                FindingEvidence("GPU memory", format_gib(gpu_memory), None, "nvml"),
                 FindingEvidence("pid", str(process.pid), None, "proc"),
                 FindingEvidence("parent", str(process.parent), None, "proc"),
                 FindingEvidence("container", process.container[:12] if process.container else "none", None, "cgroup"),
@@ -286,7 +288,7 @@ class OrphanProcessDetector:
                     kind=FindingKind.ORPHAN,
                     severity=Severity.WARNING,
                     node=snapshot.node,
-                    summary=f"{name} (pid {process.pid}) holds {format_gib(held)} but nothing manages it: {why}",
+                    summary=f"{name} (pid {process.pid}) holds {format_gib(gpu_memory)} but nothing manages it: {why}",
                     remedy=f"if you do not know it: sudo kill {process.pid}   (kill -9 if it stays)",
                     evidence=tuple(evidence),
                     since=standing.since,

@@ -95,25 +95,25 @@ _DEFAULT_SWAPPINESS = 60
 _EARLYOOM_REMEDY = 'in /etc/default/earlyoom: EARLYOOM_ARGS="-m 2 -s 80", then: sudo systemctl restart earlyoom'
 
 
-def list_setting_findings(node: NodeName, who: AgentHello, sample: Sample) -> Iterator[Finding]:
+def list_setting_findings(node: NodeName, hello: AgentHello, sample: Sample) -> Iterator[Finding]:
     """Yield a node's versions and settings, with their problems."""
-    known = [f"{name} {value}".strip() for name, value in _collect_versions(who).items() if value]
+    known = [f"{name} {value}".strip() for name, value in _collect_versions(hello).items() if value]
     up = (
-        [f"up {format_duration(who.up) if who.up < 86400 else f'{who.up / 86400:.0f} days'}"]
-        if who.up is not None
+        [f"up {format_duration(hello.up) if hello.up < 86400 else f'{hello.up / 86400:.0f} days'}"]
+        if hello.up is not None
         else []
     )
     yield Finding(kind=FindingKind.VERSIONS, severity=Severity.GOOD, node=node, summary=", ".join([*known, *up]))
-    yield from _check_configured_settings(node, who)
-    yield from _check_earlyoom(node, who, sample)
+    yield from _check_configured_settings(node, hello)
+    yield from _check_earlyoom(node, hello, sample)
     yield from _check_reserved_memory(node, sample)
-    yield from _check_known_bad_versions(node, who, sample)
+    yield from _check_known_bad_versions(node, hello, sample)
 
 
-def list_setting_problems(node: NodeName, who: AgentHello, sample: Sample) -> Iterator[Finding]:
+def list_setting_problems(node: NodeName, hello: AgentHello, sample: Sample) -> Iterator[Finding]:
     """Yield the problems alone; several of one kind become one finding."""
     wrong: dict[FindingKind, list[Finding]] = {}
-    for one in list_setting_findings(node, who, sample):
+    for one in list_setting_findings(node, hello, sample):
         if one.severity in (Severity.NOTE, Severity.WARNING, Severity.PROBLEM):
             wrong.setdefault(one.kind, []).append(one)
     for kind, some in wrong.items():
@@ -134,8 +134,8 @@ def compare_node_versions(nodes: Mapping[NodeName, AgentHello]) -> Iterator[Find
     Versions that are not known on one of them are not compared.
     """
     first, reference = next(iter(nodes.items()), ("", AgentHello()))
-    for node, who in [*nodes.items()][1:]:
-        pairs = zip(_collect_versions(reference).items(), _collect_versions(who).values(), strict=True)
+    for node, hello in [*nodes.items()][1:]:
+        pairs = zip(_collect_versions(reference).items(), _collect_versions(hello).values(), strict=True)
         unlike = [(what, here, there) for (what, there), here in pairs if here and there and here != there]
         if unlike:
             words = "; ".join(f"{what} {here} here, {there} on {first}".strip() for what, here, there in unlike)
@@ -150,20 +150,20 @@ def compare_node_versions(nodes: Mapping[NodeName, AgentHello]) -> Iterator[Find
             )
 
 
-def _collect_versions(who: AgentHello) -> dict[str, str | None]:
-    return {name: getattr(who, field) for name, field in _VERSION_FIELDS}
+def _collect_versions(hello: AgentHello) -> dict[str, str | None]:
+    return {name: getattr(hello, field) for name, field in _VERSION_FIELDS}
 
 
-def _check_configured_settings(node: NodeName, who: AgentHello) -> Iterator[Finding]:
-    running = dict(who.sysctl)
+def _check_configured_settings(node: NodeName, hello: AgentHello) -> Iterator[Finding]:
+    running = dict(hello.sysctl)
     words = [f"{name} {value}" for name, value in running.items() if value is not None]
-    if who.swaps is not None:
-        swaps = [f"{one.path} {format_gib(one.total)} ({format_gib(one.used)} used)" for one in who.swaps]
+    if hello.swaps is not None:
+        swaps = [f"{one.path} {format_gib(one.total)} ({format_gib(one.used)} used)" for one in hello.swaps]
         words.insert(0, "swap " + (" + ".join(swaps) or "off"))
     if words:
         yield Finding(kind=FindingKind.SETTINGS, severity=Severity.GOOD, node=node, summary=", ".join(words))
     yield from check_kernel_settings(node, running)
-    for one in who.configured:
+    for one in hello.configured:
         now = running.get(one.name)
         if now is None or now == one.value:
             continue
@@ -206,8 +206,8 @@ def check_kernel_settings(node: NodeName, running: Mapping[str, int | None]) -> 
         )
 
 
-def _check_earlyoom(node: NodeName, who: AgentHello, sample: Sample) -> Iterator[Finding]:
-    found, memory = who.earlyoom, sample.memory
+def _check_earlyoom(node: NodeName, hello: AgentHello, sample: Sample) -> Iterator[Finding]:
+    found, memory = hello.earlyoom, sample.memory
     if found is None:
         return
     if found.argv is None:
@@ -275,13 +275,13 @@ def _check_reserved_memory(node: NodeName, sample: Sample) -> Iterator[Finding]:
         )
 
 
-def _check_known_bad_versions(node: NodeName, who: AgentHello, sample: Sample) -> Iterator[Finding]:
+def _check_known_bad_versions(node: NodeName, hello: AgentHello, sample: Sample) -> Iterator[Finding]:
     """Yield the known traps of these versions. What meminfo shows of KHO itself is told by `_check_reserved_memory`."""
     is_kho_known = sample.detail is not None and sample.detail.cma_free is not None
     for trap in load_traps():
         if (bad := trap.node) is None:
             continue
-        version = getattr(who, bad.what)
+        version = getattr(hello, bad.what)
         if not isinstance(version, str) or re.fullmatch(bad.pattern, version) is None:
             continue
         if (bad.needs == "rdma" and not sample.rdma) or (bad.unless == "kho-off" and is_kho_known):
