@@ -83,15 +83,7 @@ def check_nodes(ctx: CommandContext, nodes: Sequence[Node]) -> AsyncGenerator[Ev
                         result = await _check_node(session, ctx, report_findings)
             except NodeError as error:
                 report_findings(
-                    [
-                        Finding(
-                            kind=FindingKind.CONNECTION,
-                            severity=Severity.PROBLEM,
-                            node=node.name,
-                            summary=error.message,
-                            remedy=error.hint,
-                        )
-                    ]
+                    [Finding(FindingKind.CONNECTION, Severity.PROBLEM, node.name, error.message, remedy=error.hint)]
                 )
                 result = error
             emit(CheckCompleted(ctx.clock.unix_time(), node.name, ctx.clock.monotonic() - began))
@@ -183,15 +175,7 @@ async def _find_open_servers(ctx: CommandContext, session: NodeSession) -> list[
         takes_key = engine is not None and engine.api_key_variables
         remedy = "in its profile set " + ("api_key to generate, or " if takes_key else "")
         remedy += "args.host to 127.0.0.1, and reach it with sparkctl tunnel"
-        return [
-            Finding(
-                kind=FindingKind.OPEN_SERVER,
-                severity=Severity.NOTE,
-                node=one.node,
-                summary=words,
-                remedy=remedy,
-            )
-        ]
+        return [Finding(FindingKind.OPEN_SERVER, Severity.NOTE, one.node, words, remedy=remedy)]
 
     try:
         answers = [] if session.node.is_local else await read_session_endpoints(ctx, session)
@@ -209,10 +193,10 @@ def _check_kernel_log(node: Node, log: KernelLog | None) -> Iterator[Finding]:
         return
     if log.source is None:
         yield Finding(
-            kind=FindingKind.KERNEL_LOG,
-            severity=Severity.UNKNOWN,
-            node=node.name,
-            summary=f"the kernel's log cannot be read ({log.trouble or 'no reason given'}): OOM kills, GPU faults (Xid) and the like stay unknown",
+            FindingKind.KERNEL_LOG,
+            Severity.UNKNOWN,
+            node.name,
+            f"the kernel's log cannot be read ({log.trouble or 'no reason given'}): OOM kills, GPU faults (Xid) and the like stay unknown",
             remedy=READ_RIGHT_REMEDY,
         )
         return
@@ -226,7 +210,7 @@ def _check_kernel_log(node: Node, log: KernelLog | None) -> Iterator[Finding]:
         words += "; the previous boot ended with a shutdown"
     elif before is not None and before.is_clean is None:
         words += f"; how the previous boot ended is not known ({before.trouble or 'no reason given'})"
-    yield Finding(kind=FindingKind.KERNEL_LOG, severity=Severity.GOOD, node=node.name, summary=words)
+    yield Finding(FindingKind.KERNEL_LOG, Severity.GOOD, node.name, words)
 
 
 async def _check_docker(session: NodeSession, inspection: NodeInspection, tell: ReportFindings) -> bool:
@@ -237,7 +221,7 @@ async def _check_docker(session: NodeSession, inspection: NodeInspection, tell: 
         words = f"Docker {info.server_version} (API {info.api_version}, {info.storage_driver})"
         tell(
             [
-                Finding(kind=FindingKind.DOCKER, severity=Severity.GOOD, node=node.name, summary=words),
+                Finding(FindingKind.DOCKER, Severity.GOOD, node.name, words),
                 *_check_gpu(node, inspection, info),
             ]
         )
@@ -253,10 +237,10 @@ async def _check_docker(session: NodeSession, inspection: NodeInspection, tell: 
         tell(
             [
                 Finding(
-                    kind=FindingKind.DOCKER,
-                    severity=Severity.PROBLEM,
-                    node=node.name,
-                    summary=error.message,
+                    FindingKind.DOCKER,
+                    Severity.PROBLEM,
+                    node.name,
+                    error.message,
                     remedy=f"sparkctl setup {node.name}" if lacks_group else error.hint,
                 )
             ]
@@ -279,7 +263,7 @@ def _list_models_dir_sections(node: Node) -> list[str]:
 def _describe_connection(node: Node, inspection: NodeInspection) -> Finding:
     identity = inspection.identity
     if identity is None:
-        return Finding(kind=FindingKind.CONNECTION, severity=Severity.GOOD, node=node.name, summary="connected")
+        return Finding(FindingKind.CONNECTION, Severity.GOOD, node.name, "connected")
     parts = [
         identity.product or "does not identify itself as a DGX Spark",
         identity.machine,
@@ -288,12 +272,7 @@ def _describe_connection(node: Node, inspection: NodeInspection) -> Finding:
     parts += [f"driver {identity.driver}"] if identity.driver else []
     parts += [f"DGX OS {identity.os}"] if identity.os else []
     severity = Severity.GOOD if identity.product == _SPARK_PRODUCT else Severity.NOTE
-    return Finding(
-        kind=FindingKind.CONNECTION,
-        severity=severity,
-        node=node.name,
-        summary=f"{identity.user}@{identity.host}: {', '.join(parts)}",
-    )
+    return Finding(FindingKind.CONNECTION, severity, node.name, f"{identity.user}@{identity.host}: {', '.join(parts)}")
 
 
 def _check_clock(node: Node, inspection: NodeInspection, now: float) -> Iterator[Finding]:
@@ -302,10 +281,10 @@ def _check_clock(node: Node, inspection: NodeInspection, now: float) -> Iterator
     skew = inspection.identity.clock - now
     if abs(skew) > _MAX_CLOCK_SKEW_SECONDS:
         yield Finding(
-            kind=FindingKind.CLOCK,
-            severity=Severity.WARNING,
-            node=node.name,
-            summary=f"its clock is {format_duration(abs(skew))} {'ahead of' if skew > 0 else 'behind'} this machine's: `logs --since` will be off",
+            FindingKind.CLOCK,
+            Severity.WARNING,
+            node.name,
+            f"its clock is {format_duration(abs(skew))} {'ahead of' if skew > 0 else 'behind'} this machine's: `logs --since` will be off",
             remedy=f"on {node.name}: timedatectl set-ntp true",
         )
 
@@ -313,46 +292,36 @@ def _check_clock(node: Node, inspection: NodeInspection, now: float) -> Iterator
 def _check_memory(node: Node, inspection: NodeInspection) -> Iterator[Finding]:
     memory = inspection.memory
     if memory is None:
-        yield Finding(
-            kind=FindingKind.MEMORY,
-            severity=Severity.UNKNOWN,
-            node=node.name,
-            summary="/proc/meminfo could not be read",
-        )
+        yield Finding(FindingKind.MEMORY, Severity.UNKNOWN, node.name, "/proc/meminfo could not be read")
         return
     words = f"{format_gib(memory.available)} of {format_gib(memory.total)} available, page cache {format_gib(memory.reclaimable)}"
-    yield Finding(kind=FindingKind.MEMORY, severity=Severity.GOOD, node=node.name, summary=words)
+    yield Finding(FindingKind.MEMORY, Severity.GOOD, node.name, words)
     if memory.swap_total and memory.swap_used > GIB:
         yield Finding(
-            kind=FindingKind.SWAP,
-            severity=Severity.WARNING,
-            node=node.name,
-            summary=f"{format_gib(memory.swap_used)} of swap in use: swapping slows an engine down and hides that a freeze is near",
+            FindingKind.SWAP,
+            Severity.WARNING,
+            node.name,
+            f"{format_gib(memory.swap_used)} of swap in use: swapping slows an engine down and hides that a freeze is near",
             remedy=f"when nothing important runs, on {node.name}: sudo swapoff -a && sudo swapon -a",
         )
 
 
 def _check_drop_caches_right(node: Node, inspection: NodeInspection) -> Iterator[Finding]:
     if inspection.drop_right == "allowed":
-        yield Finding(
-            kind=FindingKind.DROP_CACHES,
-            severity=Severity.GOOD,
-            node=node.name,
-            summary="the page cache can be dropped before a start",
-        )
+        yield Finding(FindingKind.DROP_CACHES, Severity.GOOD, node.name, "the page cache can be dropped before a start")
     elif inspection.drop_right is None:
         yield Finding(
-            kind=FindingKind.DROP_CACHES,
-            severity=Severity.UNKNOWN,
-            node=node.name,
-            summary="sudo did not report whether the page cache can be dropped",
+            FindingKind.DROP_CACHES,
+            Severity.UNKNOWN,
+            node.name,
+            "sudo did not report whether the page cache can be dropped",
         )
     else:
         yield Finding(
-            kind=FindingKind.DROP_CACHES,
-            severity=Severity.PROBLEM,
-            node=node.name,
-            summary="no right to drop the page cache: engines may find too little memory",
+            FindingKind.DROP_CACHES,
+            Severity.PROBLEM,
+            node.name,
+            "no right to drop the page cache: engines may find too little memory",
             remedy=f"sparkctl setup {node.name}",
         )
 
@@ -364,13 +333,7 @@ def _check_settings_without_agent(node: Node, inspection: NodeInspection) -> Ite
         return
     if not kernel_settings.python:
         words = "no python3: the live probe cannot run"
-        yield Finding(
-            kind=FindingKind.PYTHON,
-            severity=Severity.WARNING,
-            node=node.name,
-            summary=words,
-            remedy="sudo apt install python3",
-        )
+        yield Finding(FindingKind.PYTHON, Severity.WARNING, node.name, words, remedy="sudo apt install python3")
     if (
         kernel_settings.earlyoom
         and inspection.memory
@@ -378,10 +341,10 @@ def _check_settings_without_agent(node: Node, inspection: NodeInspection) -> Ite
         and "-s" not in kernel_settings.earlyoom.split()
     ):
         yield Finding(
-            kind=FindingKind.EARLYOOM,
-            severity=Severity.WARNING,
-            node=node.name,
-            summary="earlyoom runs at its default for swap: it acts only when memory AND swap are low, which with swap on is too late",
+            FindingKind.EARLYOOM,
+            Severity.WARNING,
+            node.name,
+            "earlyoom runs at its default for swap: it acts only when memory AND swap are low, which with swap on is too late",
             remedy='in /etc/default/earlyoom: EARLYOOM_ARGS="-m 2 -s 80", then: sudo systemctl restart earlyoom',
         )
     settings = {"swappiness": kernel_settings.swappiness, "min_free_kbytes": kernel_settings.min_free_kbytes}
@@ -391,27 +354,22 @@ def _check_settings_without_agent(node: Node, inspection: NodeInspection) -> Ite
 def _check_gpu(node: Node, inspection: NodeInspection, info: DockerInfo) -> Iterator[Finding]:
     access = inspection.docker
     if "nvidia" in info.runtimes or (access is not None and access.can_give_gpu):
-        yield Finding(
-            kind=FindingKind.GPU,
-            severity=Severity.GOOD,
-            node=node.name,
-            summary="the NVIDIA container toolkit is installed",
-        )
+        yield Finding(FindingKind.GPU, Severity.GOOD, node.name, "the NVIDIA container toolkit is installed")
     else:
         yield Finding(
-            kind=FindingKind.GPU,
-            severity=Severity.PROBLEM,
-            node=node.name,
-            summary="no NVIDIA container toolkit: containers cannot have the GPU",
+            FindingKind.GPU,
+            Severity.PROBLEM,
+            node.name,
+            "no NVIDIA container toolkit: containers cannot have the GPU",
             remedy="sudo apt install nvidia-container-toolkit && sudo nvidia-ctk runtime configure --runtime=docker "
             "&& sudo systemctl restart docker",
         )
     if inspection.gpu is None:
         yield Finding(
-            kind=FindingKind.NVIDIA_SMI,
-            severity=Severity.UNKNOWN,
-            node=node.name,
-            summary="nvidia-smi is missing or did not answer: GPU memory is not known",
+            FindingKind.NVIDIA_SMI,
+            Severity.UNKNOWN,
+            node.name,
+            "nvidia-smi is missing or did not answer: GPU memory is not known",
         )
 
 
@@ -419,31 +377,24 @@ def _check_disks(node: Node, inspection: NodeInspection, info: DockerInfo) -> It
     for disk in inspection.disks:
         if disk.free is None:
             yield Finding(
-                kind=FindingKind.DISK,
-                severity=Severity.UNKNOWN,
-                node=node.name,
-                summary=f"{disk.path}: its free space could not be read",
+                FindingKind.DISK, Severity.UNKNOWN, node.name, f"{disk.path}: its free space could not be read"
             )
             continue
         scarce = rate_free_disk(disk.free)
         yield Finding(
-            kind=FindingKind.DISK,
-            severity=scarce or Severity.GOOD,
-            node=node.name,
-            summary=f"{format_gib(disk.free)} of {format_gib(disk.total)} free for {disk.path}",
+            FindingKind.DISK,
+            scarce or Severity.GOOD,
+            node.name,
+            f"{format_gib(disk.free)} of {format_gib(disk.total)} free for {disk.path}",
             remedy="docker system df; docker image prune" if scarce and disk.path == info.root_dir else None,
         )
     for path, there in inspection.paths:
         if there is None:
             what = f"cannot tell whether {path} exists: this user may not read its directory"
-            yield Finding(kind=FindingKind.MODELS, severity=Severity.UNKNOWN, node=node.name, summary=what)
+            yield Finding(FindingKind.MODELS, Severity.UNKNOWN, node.name, what)
         elif not there:
             yield Finding(
-                kind=FindingKind.MODELS,
-                severity=Severity.WARNING,
-                node=node.name,
-                summary=f"{path} does not exist",
-                remedy=f"mkdir -p {path}",
+                FindingKind.MODELS, Severity.WARNING, node.name, f"{path} does not exist", remedy=f"mkdir -p {path}"
             )
 
 

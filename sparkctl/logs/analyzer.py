@@ -24,7 +24,7 @@ from sparkctl.engines.base import (
 )
 from sparkctl.engines.line_preparer import MAX_LINE_LENGTH, LinePreparer, prepare_text
 from sparkctl.logs.line_effects import LineEffect, prepare_raw_line
-from sparkctl.logs.line_patterns import (  # fmt: skip
+from sparkctl.logs.line_patterns import (
     ACCESS_LINE,
     ACCESS_LINE_STARTS,
     CHAIN_STARTS,
@@ -1018,9 +1018,12 @@ class LogAnalyzer:
             return
         self._times.advance_time(line)
         for at, seen in enumerate(self.failures):
-            if seen.failure is not None and (seen.failure.cause, seen.failure.weight, seen.failure.fatal) == (
-                failure.cause, failure.weight, failure.fatal
-            ) and self._has_survived(seen, seen.failure):  # fmt: skip
+            if (
+                seen.failure is not None
+                and (seen.failure.cause, seen.failure.weight, seen.failure.fatal)
+                == (failure.cause, failure.weight, failure.fatal)
+                and self._has_survived(seen, seen.failure)
+            ):
                 del self.failures[at]
                 break
         if not make_room_for_failure(self.failures, failure):

@@ -327,10 +327,10 @@ def build_answer_finding(one: AnswerCheck, node: NodeName, instance: str, secret
         return truncate_text(redact(sanitize_line(text.replace("\n", " ")), secrets), _MAX_SHOWN_CHARS)
 
     return Finding(
-        kind=FindingKind.ANSWERS,
-        severity=one.severity,
-        node=node,
-        summary=f"{instance}: {one.summary}",
+        FindingKind.ANSWERS,
+        one.severity,
+        node,
+        f"{instance}: {one.summary}",
         remedy=one.remedy,
         instance=instance,
         evidence=tuple(

@@ -154,10 +154,10 @@ class LivenessProbe:
     def _build_hung_finding(self, one: InstanceView, words: str, since: float) -> Finding:
         name = shlex.quote(one.name)
         return Finding(
-            kind=FindingKind.NOT_GENERATING,
-            severity=Severity.PROBLEM,
-            node=self._session.node.name,
-            summary=f"{one.name} is up and idle but generates no token when asked for one",
+            FindingKind.NOT_GENERATING,
+            Severity.PROBLEM,
+            self._session.node.name,
+            f"{one.name} is up and idle but generates no token when asked for one",
             remedy=f"see its log: sparkctl logs {name} --tail 50; then: sparkctl down {name}, and up again   "
             "(`liveness: none` in its profile ends this check)",
             instance=one.name,

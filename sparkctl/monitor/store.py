@@ -724,8 +724,8 @@ def _build_finding(found: FindingReported) -> Finding | None:
     if not wrong or found.node is None or found.check not in set(FindingKind):
         return None
     return Finding(
-        kind=FindingKind(found.check), severity=found.severity, node=found.node, summary=found.message, remedy=found.remedy, instance=found.instance,
-        evidence=found.evidence, since=found.since,
+        FindingKind(found.check), found.severity, found.node, found.message, remedy=found.remedy, instance=found.instance,
+        evidence=found.evidence, since=found.since
     )  # fmt: skip
 
 

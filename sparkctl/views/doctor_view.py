@@ -37,9 +37,12 @@ from sparkctl.views.text.styled_text import (
 
 _SEVERITY_ORDER = (Severity.PROBLEM, Severity.WARNING, Severity.UNKNOWN, Severity.NOTE, Severity.GOOD)
 _SEVERITY_NOUNS = {
-    Severity.PROBLEM: ("problem", "problems"), Severity.WARNING: ("warning", "warnings"),
-    Severity.UNKNOWN: ("not known", "not known"), Severity.NOTE: ("note", "notes"), Severity.GOOD: ("good", "good"),
-}  # fmt: skip
+    Severity.PROBLEM: ("problem", "problems"),
+    Severity.WARNING: ("warning", "warnings"),
+    Severity.UNKNOWN: ("not known", "not known"),
+    Severity.NOTE: ("note", "notes"),
+    Severity.GOOD: ("good", "good"),
+}
 _FAILED_STATES = (NodeState.UNREACHABLE, NodeState.UNTRUSTED, NodeState.REFUSED, NodeState.STARVED)
 _OWN_COMMAND_PATTERN = re.compile(r"sparkctl [a-z][a-z-]*(?: [A-Za-z0-9_.:@-]+)*")  # exactly one command
 _MIN_GOOD_LINES = 8  # from so many free rows on, what is good is listed below the selected finding

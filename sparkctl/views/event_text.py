@@ -30,7 +30,7 @@ if TYPE_CHECKING:
         TransferProgressed,
         TunnelStateChanged,
     )
-    from sparkctl.model.guard_state import GuardAction, GuardCoverage
+    from sparkctl.model.guard_state import GuardAction, GuardCoverage, GuardEvent
 
 
 TRANSITION_PHASES = (
@@ -168,7 +168,7 @@ def judge_guard_action(what: GuardAction) -> Severity:
     return Severity.GOOD if what in (GuardAction.DROPPED, GuardAction.COMPACTED) else Severity.WARNING
 
 
-def format_guard_event(event: GuardActed) -> str:
+def format_guard_event(event: GuardActed | GuardEvent) -> str:
     """Return what the guard did in one sentence, with the memory it saw."""
     from sparkctl.model.guard_state import GuardAction
 

@@ -137,7 +137,7 @@ FINDING_EXPLANATIONS: dict[Kind, str] = {
     Kind.MODELS: "Profiles mount models from there.",
     Kind.FABRIC: "A model over several Sparks is as fast as the slowest lane between them.",
     Kind.RDMA: "With RDMA, traffic between Sparks bypasses the CPU; NCCL must use the right GID index.",
-}  # fmt: skip
+}
 
 
 def explain_finding(check: str) -> str | None:

@@ -91,8 +91,12 @@ _SORT_KEYS: dict[ProcessSort, Callable[[NodeProcess], tuple[float | str, ...]]] 
     ProcessSort.PID: lambda one: (one.pid,),
 }
 SORT_BY_HEAD = {
-    "PID": ProcessSort.PID, "NAME": ProcessSort.NAME, "CPU": ProcessSort.CPU, "GPU": ProcessSort.GPU, "MEMORY": ProcessSort.MEMORY,
-}  # fmt: skip
+    "PID": ProcessSort.PID,
+    "NAME": ProcessSort.NAME,
+    "CPU": ProcessSort.CPU,
+    "GPU": ProcessSort.GPU,
+    "MEMORY": ProcessSort.MEMORY,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -59,9 +59,13 @@ SWITCH_STEPS = (
 ROLLBACK_STEPS = (SwitchStep.UNDOING, SwitchStep.RESTORING, SwitchStep.RESTORED)
 _FINAL_STEPS = (SwitchStep.DONE, SwitchStep.RESTORED, SwitchStep.LEFT)
 _STEP_DONE_WORDS = {
-    SwitchStep.CHECKING: "checked", SwitchStep.STOPPING: "stopped", SwitchStep.RELEASING: "released",
-    SwitchStep.STARTING: "started", SwitchStep.CLEARING: "cleared", SwitchStep.RESTORING: "restored",
-}  # fmt: skip
+    SwitchStep.CHECKING: "checked",
+    SwitchStep.STOPPING: "stopped",
+    SwitchStep.RELEASING: "released",
+    SwitchStep.STARTING: "started",
+    SwitchStep.CLEARING: "cleared",
+    SwitchStep.RESTORING: "restored",
+}
 _HANG_COLUMNS = 9  # indent of a step's text
 _MAX_PROOF_LINES = 3  # most log lines to show; the log has all
 _DONE_WORD_COLUMNS = 10  # width of the word for a finished step

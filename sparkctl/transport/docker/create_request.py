@@ -380,9 +380,12 @@ _EXTRA_HOST_FIELDS = (
 )  # fmt: skip
 _DEFAULT_FIELD_VALUES = ("private", "host:host")
 _HOST_LIST_FIELDS = (
-    ("add-host", "ExtraHosts"), ("cap-add", "CapAdd"), ("cap-drop", "CapDrop"), ("group-add", "GroupAdd"),
+    ("add-host", "ExtraHosts"),
+    ("cap-add", "CapAdd"),
+    ("cap-drop", "CapDrop"),
+    ("group-add", "GroupAdd"),
     ("security-opt", "SecurityOpt"),
-)  # fmt: skip
+)
 
 
 def _drop_default(value: str, usual: tuple[str, ...]) -> str | None:

@@ -252,10 +252,13 @@ def _build_budget_json(there: MemoryBudget) -> dict[str, object]:
 
 
 _OUTCOME_SYMBOLS = {
-    FitOutcome.FITS: ("✓", TextStyle.GOOD), FitOutcome.AFTER_DROP_CACHES: ("↓", TextStyle.GOOD),
-    FitOutcome.IF_STOPPED: ("▲", TextStyle.ATTENTION), FitOutcome.SHORT: ("✕", TextStyle.BAD),
-    FitOutcome.SEVERAL: ("–", TextStyle.LABEL), FitOutcome.UNKNOWN: ("?", TextStyle.STALE),
-}  # fmt: skip
+    FitOutcome.FITS: ("✓", TextStyle.GOOD),
+    FitOutcome.AFTER_DROP_CACHES: ("↓", TextStyle.GOOD),
+    FitOutcome.IF_STOPPED: ("▲", TextStyle.ATTENTION),
+    FitOutcome.SHORT: ("✕", TextStyle.BAD),
+    FitOutcome.SEVERAL: ("–", TextStyle.LABEL),
+    FitOutcome.UNKNOWN: ("?", TextStyle.STALE),
+}
 
 
 _TIGHT_SYMBOL = "△", TextStyle.ATTENTION
