@@ -404,7 +404,7 @@ def _render_sources(one: BenchComparison) -> Iterator[TextRow]:
     if not table:
         return
     yield make_row("")
-    yield make_row(Span("what their sources measured", TextStyle.STRONG))
+    yield make_row(Span("what is published for these profiles", TextStyle.STRONG))
     for text in _join_columns(table):
         yield make_row(text)
 
@@ -421,7 +421,7 @@ def _list_source_rows(one: BenchComparison) -> list[tuple[str, ...]]:
             sanitize_line(str(row.cell)),
             row.figure.value,
             _format_measurements(own, row.figure.digits),
-            f"source {told.figure.as_text()}",
+            f"published {told.figure.as_text()}",
             _format_deviation(own, told),
             sanitize_line(told.source),
         )
@@ -435,7 +435,7 @@ def _format_deviation(own: Measurements, told: SourceFigure) -> str:
     low, high = told.figure.low, told.figure.high
     nearest = min(max(own.median, low), high)
     share = own.median / nearest - 1
-    return "as the source" if abs(share) < _EVEN_SHARE else f"{share:+.0%}"
+    return "as published" if abs(share) < _EVEN_SHARE else f"{share:+.0%}"
 
 
 def _list_stack_differences(one: BenchComparison) -> list[StartDifference]:
@@ -523,7 +523,7 @@ def format_comparison_markdown(one: BenchComparison) -> list[str]:
         words = ", ".join(sanitize_line(part) for part in parts if part)
         lines += ["", f"{letter}: {sanitize_line(run.instance)} on {' and '.join(run.nodes)}: {words}"]
     if sources := _list_source_rows(one):
-        headings = ("of", "cell", "figure", "measured here", "its source", "off by", "source")
+        headings = ("of", "cell", "figure", "measured here", "published", "off by", "source")
         lines += ["", *_format_markdown_table([headings, *sources])]
     if differences := _list_stack_differences(one):
         lines += [

@@ -200,7 +200,7 @@ def _render_memory_box(
     names = [one.name for where, one in moving if where.name == seen.name]
     for one in (one for where, one in moving if where.name == seen.name):
         whole, *trail = render_startup_progress(one, seen, space)
-        parts += [make_block(1, row) for row in whole.rows[1:] or whole.rows] + trail  # the step has the time
+        parts += [*(make_block(1, row) for row in whole.rows[1:]), *trail] or [whole]  # the step has the time
     parts += [] if curve is None else [curve]
     rows = drop_least_important(expand_charts(parts, lines - 2), lines - 2)
     badges = build_node_badges(seen)
