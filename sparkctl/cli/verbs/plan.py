@@ -256,7 +256,7 @@ def plan_command(profile: str, node: tuple[str, ...], overrides: tuple[str, ...]
         assumed = render_profile_yaml(chosen)
     else:
         chosen, assumed = ProfileLibrary().load_profile(profile, overrides=overrides), None
-    obstacle = next((one.message for one in list_start_warnings(chosen, ProfileLibrary()) if one.missing_flag), None)
+    obstacle = next((one.message for one in list_start_warnings(chosen, ProfileLibrary()) if one.refused_flag), None)
     nodes = select_rank_nodes(node, chosen) if chosen.nodes > 1 else select_configured_nodes(node)
     request = CheckFit(
         profile=chosen, nodes=nodes, environ=os.environ, words=(profile, *format_overrides(overrides)),
