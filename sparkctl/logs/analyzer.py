@@ -355,7 +355,8 @@ class LogAnalyzer:
     is_ready_line: Callable[[str], object] | None = None
     _latest: tuple[int, str | bytes] | None = None  # bytes: a line that was skipped
     _traceback: TracebackReader = field(default_factory=TracebackReader)
-    _unnamed: tuple[LogLine, str] | None = None  # an exception that no rule named, and the lines of its message so far
+    # An exception that no rule named, the lines of its message so far, and the weight of the first.
+    _unnamed: tuple[LogLine, str, int] | None = None
     _standstills: int = 0  # in a row
     _request_error: int = -_MAX_CHAIN_LINES  # the last line of what says that a request failed: its tracebacks follow
     _is_request_traceback: bool = False
@@ -861,24 +862,25 @@ class LogAnalyzer:
         return LineSignal(failure=build_unnamed_failure(message)) if signal is None else signal
 
     def _join_message(self, line: LogLine, text: str, level: str | None, signal: LineSignal | None) -> None:
-        """Join the lines of the message of an exception that no rule named, which may be cut by a terminal's width. If a rule
-        knows the whole message, the exception is recorded by that rule."""
+        """Join the lines of the message of an exception that no rule named, which may be cut by a terminal's width, or begin on the
+        line after (Rust's panic). If a rule knows more of the whole message, the exception is recorded by that rule."""
         failure = None if signal is None else signal.failure
         if self._traceback.is_open and self._traceback.first_line == line.number:
             self._unnamed = None  # source code follows, not the rest of a message
         elif failure is not None and failure.weight <= FailureWeight.EXCEPTION and "validation error" not in text:
-            self._unnamed = line, text
+            announces = failure.weight <= FailureWeight.DYING  # another error, which comes with its own words
+            self._unnamed = line, text, FailureWeight.EXCEPTION if announces else failure.weight
         elif failure is not None or signal is not None or self._unnamed is None or not _is_continuation(text, level):
             self._unnamed = None
         else:
-            first, message = self._unnamed
+            first, message, weight = self._unnamed
             message = f"{message} {text.strip()}"
             joined = self.engine.classify_line(message)
-            if joined is not None and joined.failure is not None and joined.failure.weight > FailureWeight.EXCEPTION:
+            if joined is not None and joined.failure is not None and joined.failure.weight > weight:
                 self._unnamed = None
                 self._apply_signal(joined, first, message)
             else:
-                self._unnamed = (first, message) if len(message) < _MAX_MESSAGE_CHARS else None
+                self._unnamed = (first, message, weight) if len(message) < _MAX_MESSAGE_CHARS else None
 
     def _count_standstill(self, line: LogLine, text: str) -> None:
         """Record that the engine stands still, once it has said so several times and nothing else."""

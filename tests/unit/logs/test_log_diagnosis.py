@@ -615,6 +615,36 @@ def test_what_a_program_says_at_its_death_is_a_proof_whichever_engine_runs(head:
         assert diagnose_bytes("".join(f"{one}\n" for one in (*head, line)).encode()).verdict == verdict
 
 
+def test_the_message_of_a_panic_of_rust_is_on_the_line_after_its_place() -> None:
+    place, message = (
+        "thread '<unnamed>' panicked at src/bpe/mod.rs:321:17:",
+        "index out of bounds: the len is 9 but the index is 9",
+    )
+    note = "note: run with `RUST_BACKTRACE=1` environment variable to display a backtrace"
+    python = (
+        "Traceback (most recent call last):",
+        '  File "/x.py", line 3, in f',
+        f"pyo3_runtime.PanicException: {message}",
+    )
+    found = diagnose_lines(*VLLM[:2], *(f"(APIServer pid=1) {one}" for one in (place, message, note, *python)))
+    assert found.verdict is not None
+    assert found.verdict.summary == f"A thread of the program panicked at src/bpe/mod.rs:321:17: {message}"
+    assert (found.verdict.evidence[0].text, found.verdict.evidence[0].line) == (f"{place} {message}", 3)
+    assert not found.verdict.contributing
+
+    main = diagnose_lines(
+        "thread 'main' (12345) panicked at src/loader.rs:88:9:", "tensor x has an unsupported dtype", note
+    )
+    assert main.verdict is not None
+    assert main.verdict.summary.endswith("at src/loader.rs:88:9: tensor x has an unsupported dtype")
+    known = diagnose_lines(place, 'called `unwrap()` on an `Err` value: Os { code: 98, kind: AddrInUse, message: "x" }')
+    assert known.verdict is not None
+    assert known.verdict.cause is FailureCause.PORT_IN_USE
+    cut = diagnose_lines(place, note)
+    assert cut.verdict is not None
+    assert (cut.verdict.evidence[0].text, "RUST_BACKTRACE" in cut.verdict.summary) == (place, False)
+
+
 @pytest.mark.parametrize(
     "line",
     [
