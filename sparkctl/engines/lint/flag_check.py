@@ -200,9 +200,7 @@ def _find_misspelt_parser(flag: EngineFlag, word: str, held: LintContext) -> str
         return None
     same = (one.by_name.get(flag.name) for one in held.others)
     known = {value for other in same if other is not None for value in other.values or ()}
-    return None if word in known else find_closest_match(
-        word, tuple(sorted(known)), _MIN_VALUE_SIMILARITY
-    )
+    return None if word in known else find_closest_match(word, tuple(sorted(known)), _MIN_VALUE_SIMILARITY)
 
 
 def _describe_bad_choice(what: str, name: str, word: str, choices: tuple[str, ...], held: LintContext) -> str:
