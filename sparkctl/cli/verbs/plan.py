@@ -144,7 +144,8 @@ class EstimatePrinter(TextPrinter):
             stdout.print_rows(f"then: {command}" for command in self._shared)
         stdout.print_rows(f"get it: {command}" for command in self._pulls)
         if self._assumed is not None:
-            words = "No profile has this model yet. The figures are those of this one; save it to start it:"
+            command = f"sparkctl profiles new {self._profile.name} --from {self._profile.model.source}"
+            words = f"No profile has this model yet. The figures are those of this one; save it to start it: {command}"
             stdout.print_line()
             stdout.print_lines(wrap_line(words, width))
             stdout.print_lines(f"  {line}".rstrip() for line in self._assumed.splitlines())
@@ -233,7 +234,8 @@ def plan_command(profile: str, node: tuple[str, ...], overrides: tuple[str, ...]
 
     Compares the memory that the profile needs, by the rules of its engine's version, with the memory that the node has now.
     The model's files are measured on the node; for a model that is not there yet the Hugging Face Hub is asked for sizes
-    and config.json, and no weights are fetched. For hf:ORG/NAME a profile is assumed, and shown.
+    and config.json, and no weights are fetched. For hf:ORG/NAME a profile is assumed, and shown; `profiles new NAME --from
+    hf:ORG/NAME` saves it.
 
     Without --node every node is checked, and one that fits is enough; a model over two Sparks needs both, connected, and
     its nodes are named as for `up`. What a profile needs (`needs`) is shown before it, and its memory is counted.

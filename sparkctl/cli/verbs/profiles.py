@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -45,7 +46,13 @@ _NAME_LINE = re.compile(r"(?m)^(name:[ \t]*+)([\"']?)([A-Za-z0-9._-]+)\2(?=\s|$)
 
 @click.command("new", short_help="Make a profile of your own.")
 @click.argument("name")
-@click.option("--from", "base", metavar="PROFILE", help="Extend this profile.", shell_complete=complete_profiles)
+@click.option(
+    "--from",
+    "base",
+    metavar="PROFILE|hf:ORG/NAME",
+    help="Extend this profile; of a model on the Hub, write one with plain settings.",
+    shell_complete=complete_profiles,
+)
 @click.option("--set", "overrides", multiple=True, metavar="FIELD=VALUE", help="Set a field in it (with --from).")
 @click.pass_context
 def new_command(ctx: click.Context, name: str, base: str | None, overrides: tuple[str, ...]) -> int:
@@ -54,13 +61,16 @@ def new_command(ctx: click.Context, name: str, base: str | None, overrides: tupl
 
     \b
     sparkctl profiles new mine --from qwen36-vllm --set args.max-model-len=32768
-    sparkctl profiles new mine                       an example to edit
+    sparkctl profiles new mine --from hf:Qwen/Qwen3-8B     a model without a profile
+    sparkctl profiles new mine                             an example to edit
     """
     from sparkctl.cli import stderr, stdout
+    from sparkctl.commands.start.check_fit import propose_profile
     from sparkctl.errors import InvalidInput
     from sparkctl.profiles.field_types import check_name
     from sparkctl.profiles.profile_edit import set_field_in_text
     from sparkctl.profiles.profile_library import ProfileLibrary
+    from sparkctl.profiles.yaml_writer import render_profile_yaml
 
     try:
         check_name(name)
@@ -74,13 +84,17 @@ def new_command(ctx: click.Context, name: str, base: str | None, overrides: tupl
     text = _NEW_PROFILE.format(name=name)
     path = library.user / f"{name}.yaml"
     if base is not None:
-        _check_new_profile(library.load_profile(base, overrides))
+        is_model = base.startswith("hf:")
+        profile = propose_profile(base, overrides) if is_model else library.load_profile(base, overrides)
+        _check_new_profile(profile)
         text = f"schema: 1\nname: {name}\nextends: {base}\n"
         for setting in overrides:
             text = set_field_in_text(text, setting, str(path))
+        if is_model:
+            text = render_profile_yaml(replace(profile, name=name))
     _write_new_file(path, text)
     stdout.print_line(str(path))
-    stderr.print_message(f"next: sparkctl profiles edit {name}")
+    stderr.print_message(f"next: sparkctl {'plan' if base and base.startswith('hf:') else 'profiles edit'} {name}")
     return 0
 
 

@@ -6,7 +6,6 @@ Beside it, the profile that ``plan hf:ORG/NAME`` assumes for a model that no pro
 from __future__ import annotations
 
 import asyncio
-import re
 import shlex
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
@@ -42,7 +41,7 @@ from sparkctl.model.memory_fit import FitOutcome, MemoryFit
 from sparkctl.model.missing_part import HubSource, MissingPart, PartKind, parse_model_source
 from sparkctl.model.node import Node
 from sparkctl.model.profile import Profile
-from sparkctl.profiles.profile_library import ProfileLibrary, list_startable_profiles
+from sparkctl.profiles.profile_library import ProfileLibrary, list_startable_profiles, suggest_profile_name
 from sparkctl.profiles.profile_lint import list_start_warnings, refuse_wrong_flags
 from sparkctl.profiles.setting_proof import SettingProof
 from sparkctl.profiles.validation import merge_profile_layer, parse_setting, validate_profile
@@ -395,7 +394,7 @@ def propose_profile(text: str, overrides: Sequence[str] = ()) -> Profile:
     engines = [load_engine(name) for name in engine_names()]
     engine = next(one for one in engines if one.proposed_like and one.reads_gguf == ("gguf" in title.casefold()))
     like = ProfileLibrary(user=shipped_profiles_dir()).load_profile(engine.proposed_like or "")
-    name = re.sub(r"[^a-z0-9-]+", "-", title.casefold()).strip("-")[:40].strip("-")
+    name = suggest_profile_name(source.repository)
     tree = parse_yaml(
         f"schema: 1\nname: {name}\nengine: {like.engine}\nimage: {like.image}\nport: {like.port}\n"
         f"model: {{path: /models/{title}, source: '{source}'}}\nmounts: ['~/models:/models']\n{engine.proposed_settings}\n".encode(),
