@@ -326,7 +326,8 @@ class TextPrinter:
         is_new = before is None or before.what != event.what
         if is_whole or is_new or now - self._transfers_printed_at.get(event.node, 0.0) > _PROGRESS_SECONDS:
             self._transfers_printed_at[event.node] = now
-            words = format_transfer(event)
+            columns = stdout.terminal_columns(sys.stderr)
+            words = format_transfer(event, None if columns is None else columns - measure_text(event.node) - 5)
             style, state = (TextStyle.GOOD, Phase.READY) if is_whole else (TextStyle.ATTENTION, Phase.LOADING)
             self._print_line(event.node, style, get_state_symbol(state), words)
             if (progress := self._phases.get(event.node)) is not None:
@@ -371,7 +372,10 @@ class TextPrinter:
     def _update_live_line(self) -> None:
         """Rewrite the live line: what comes onto nodes, else the progress of the first node, then the other nodes."""
         if self._transfers:
-            return self.live.update(*(row for one in self._transfers.values() for row in render_transfer_bars(one)))
+            columns = (stdout.terminal_columns(sys.stderr) or 80) - 1
+            return self.live.update(
+                *(row for one in self._transfers.values() for row in render_transfer_bars(one, columns))
+            )
         going = [progress for progress in self._phases.values() if not progress.is_final]
         if not going:
             return None
