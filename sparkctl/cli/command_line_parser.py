@@ -204,6 +204,9 @@ def _parse_shown_target(ctx: click.Context, words: Sequence[str], given: Mapping
 
 # what the panel shows on a screen: its reading of the parsed line, its words, and the options given in it
 _SCREEN_TARGETS = {
-    "logs": _parse_log_target, "diagnose": _parse_diagnosis_target, "history": _parse_history_target,
-    "status": _parse_shown_target, "top": _parse_shown_target,
-}  # fmt: skip
+    "logs": _parse_log_target,
+    "diagnose": _parse_diagnosis_target,
+    "history": _parse_history_target,
+    "status": _parse_shown_target,
+    "top": _parse_shown_target,
+}

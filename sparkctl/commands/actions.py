@@ -27,9 +27,13 @@ _NAMED_KEYS = frozenset(
      "delete", "insert", *(f"f{number}" for number in range(1, 25)))
 )  # fmt: skip
 _KEY_ALIASES = {
-    "solidus": "slash", "reverse_solidus": "backslash", "commercial_at": "at", "hyphen_minus": "minus",
-    "plus_sign": "plus", "low_line": "underscore",
-}  # fmt: skip
+    "solidus": "slash",
+    "reverse_solidus": "backslash",
+    "commercial_at": "at",
+    "hyphen_minus": "minus",
+    "plus_sign": "plus",
+    "low_line": "underscore",
+}
 RESERVED_KEYS = frozenset(("ctrl+c",))  # copies a selection; terminals use it themselves
 
 

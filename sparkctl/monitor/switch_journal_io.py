@@ -38,7 +38,7 @@ class JournalWriteResult(StrEnum):
     FAILED = "failed"
 
 
-def build_write_command(text: str, over: Iterable[str] = ()) -> list[str]:
+def build_write_command(text: str, over: Iterable[str]) -> list[str]:
     """Return the argv that writes the journal; with ``over`` only if one of these texts, or `NO_JOURNAL`, is there."""
     return ["sh", "-s", "--", "write", text, *over]
 

@@ -71,8 +71,8 @@ def describe_command_result(
     if ended.verdict is not None:
         return f"{sign} {ended.instance} failed{where}: {ended.verdict.summary}", tone
     if verb == "free" and ended.outcome is Outcome.DONE:
-        told = "; ".join((ended.message or "").splitlines())
-        return f"{sign} everything that sparkctl started{where} has stopped{f'; {told}' if told else ''}", tone
+        message = "; ".join((ended.message or "").splitlines())
+        return f"{sign} everything that sparkctl started{where} has stopped{f'; {message}' if message else ''}", tone
     if verb == "tunnel" and good:
         return f"{sign} the tunnel to {ended.instance} has ended", tone
     if ended.message:

@@ -59,9 +59,13 @@ SWITCH_STEPS = (
 ROLLBACK_STEPS = (SwitchStep.UNDOING, SwitchStep.RESTORING, SwitchStep.RESTORED)
 _FINAL_STEPS = (SwitchStep.DONE, SwitchStep.RESTORED, SwitchStep.LEFT)
 _STEP_DONE_WORDS = {
-    SwitchStep.CHECKING: "checked", SwitchStep.STOPPING: "stopped", SwitchStep.RELEASING: "released",
-    SwitchStep.STARTING: "started", SwitchStep.CLEARING: "cleared", SwitchStep.RESTORING: "restored",
-}  # fmt: skip
+    SwitchStep.CHECKING: "checked",
+    SwitchStep.STOPPING: "stopped",
+    SwitchStep.RELEASING: "released",
+    SwitchStep.STARTING: "started",
+    SwitchStep.CLEARING: "cleared",
+    SwitchStep.RESTORING: "restored",
+}
 _HANG_COLUMNS = 9  # indent of a step's text
 _MAX_PROOF_LINES = 3  # most log lines to show; the log has all
 _DONE_WORD_COLUMNS = 10  # width of the word for a finished step
@@ -293,24 +297,24 @@ def _render_step(
     taken = "" if until is None or one.step in _FINAL_STEPS else format_clock(max(0.0, until - one.began))
     head, hang = make_row(Span(f"{sign} ", tone), Span(f"{taken:>5}  ", TextStyle.VALUE)), _HANG_COLUMNS
     several = len({proof.node for proof in one.proofs}) > 1
-    told = [
+    lines = [
         (f"{proof.node}: {proof.text}" if several and proof.node else proof.text, TextStyle.LABEL)
         for proof in one.proofs
     ]
-    if told and one.ended is not None and one.step in _STEP_DONE_WORDS:
+    if lines and one.ended is not None and one.step in _STEP_DONE_WORDS:
         head, hang = (
             make_row(*head, Span(f"{_STEP_DONE_WORDS[one.step]:<{_DONE_WORD_COLUMNS}}", TextStyle.PLAIN)),
             _HANG_COLUMNS + _DONE_WORD_COLUMNS,
         )
-    elif not told or one.step not in (SwitchStep.DONE, SwitchStep.RESTORED):  # the proof of the last step says it
+    elif not lines or one.step not in (SwitchStep.DONE, SwitchStep.RESTORED):  # the proof of the last step says it
         words = describe_step(one.step, progress, is_done=one.ended is not None)
-        told = (
-            told
-            if told and one.step in _FINAL_STEPS
-            else [(words, TextStyle.STRONG if goes_on else TextStyle.PLAIN), *told]
+        lines = (
+            lines
+            if lines and one.step in _FINAL_STEPS
+            else [(words, TextStyle.STRONG if goes_on else TextStyle.PLAIN), *lines]
         )
     rows: list[TextRow] = []
-    for words, kind in told:
+    for words, kind in lines:
         rows += wrap_text(words, columns, kind, head=make_row(" " * hang) if rows else head)
     return rows + (_render_live_progress(progress, scene, columns) if goes_on else [])
 
@@ -383,12 +387,12 @@ def _render_result(
     rows = _render_rollback(progress, scene, columns)
     has_story = end.verdict is not None
     if end.verdict is not None:
-        who = end.instance or progress.instance
-        rows += render_sentences(f"{who} failed: {end.verdict.summary}", columns, bad, TextStyle.BAD)
+        instance = end.instance or progress.instance
+        rows += render_sentences(f"{instance} failed: {end.verdict.summary}", columns, bad, TextStyle.BAD)
         for proof in end.verdict.evidence[:1]:
-            told = render_sentences(f"{proof.location}: {proof.text}", columns, " ", TextStyle.VALUE)
-            rows += told[:_MAX_PROOF_LINES]
-            if len(told) > _MAX_PROOF_LINES:
+            proof_rows = render_sentences(f"{proof.location}: {proof.text}", columns, " ", TextStyle.VALUE)
+            rows += proof_rows[:_MAX_PROOF_LINES]
+            if len(proof_rows) > _MAX_PROOF_LINES:
                 rows[-1] = (*rows[-1], Span(" …", TextStyle.LABEL))
         rows += render_hints(end.verdict.remedy, columns)
     if end.message is not None and not (has_story and progress.current_step is SwitchStep.RESTORED):
@@ -439,10 +443,10 @@ def render_unfinished_switch(
     shown = [
         span for key, does in keys for span in (Span(f"  {key}", TextStyle.KEY), Span(f" {does}", TextStyle.LABEL))
     ]
-    told = wrap_text(words, columns, TextStyle.ATTENTION, head=make_row(Span(f"{sign} ", TextStyle.ATTENTION)))
-    if len(told) > 1 and shown and measure_row(told[-1]) + measure_row(tuple(shown)) <= columns:
-        return (*told[:-1], (*told[-1], *shown))  # a narrow terminal has few lines
-    return (*told, tuple(shown)) if shown else tuple(told)
+    rows = wrap_text(words, columns, TextStyle.ATTENTION, head=make_row(Span(f"{sign} ", TextStyle.ATTENTION)))
+    if len(rows) > 1 and shown and measure_row(rows[-1]) + measure_row(tuple(shown)) <= columns:
+        return (*rows[:-1], (*rows[-1], *shown))  # a narrow terminal has few lines
+    return (*rows, tuple(shown)) if shown else tuple(rows)
 
 
 def describe_switch_journal(node: NodeName, view: SwitchJournalStatus) -> str:

@@ -340,12 +340,12 @@ async def test_a_pause_holds_the_picture_and_not_the_store(tmp_path: Path, monke
                 pilot, lambda text, place=place: place in text.splitlines()[0] and "being read" not in text
             )
             await pilot.press("space")
-            held = await wait_for_text(pilot, "paused")
+            paused = await wait_for_text(pilot, "paused")
             await pilot.pause(2.0)
             panel_of(pilot).repaint_front_screen()  # as after a key
-            assert read_screen(pilot) == held
+            assert read_screen(pilot) == paused
             await pilot.press("space")
-            await wait_for_text(pilot, lambda text, held=held: "paused" not in text and text != held)
+            await wait_for_text(pilot, lambda text, paused=paused: "paused" not in text and text != paused)
             await pilot.press(*(["escape"] if key else []))
         await pilot.press("p")
         await wait_for_text(pilot, "› profiles")

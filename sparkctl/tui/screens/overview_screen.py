@@ -145,12 +145,12 @@ class OverviewScreen(PanelScreen):
             findings_key=panel.format_action_key(ActionId.WRONG),
         )
 
-    def _update_held_model(self, held: OverviewScreenModel) -> OverviewScreenModel:
+    def _update_held_model(self, frozen: OverviewScreenModel) -> OverviewScreenModel:
         """Return the model of a paused screen with the current selection and notices."""
         panel = self.panel
-        glances = tuple(replace(one, chosen=panel.chosen_instances.get(one.name)) for one in held.glances)
+        glances = tuple(replace(one, chosen=panel.chosen_instances.get(one.name)) for one in frozen.glances)
         return replace(
-            held,
+            frozen,
             glances=glances,
             chosen=panel.selected_index,
             notices=self._list_notices(),

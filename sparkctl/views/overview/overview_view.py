@@ -329,10 +329,10 @@ def _render_offer_rate(one: StartOffer, space: DrawArea) -> TextRow:
         return pad_row(make_row(" " * (_SHORT_RATE_COLUMNS - measure_row(figure)), *figure), wide)
     if one.source_rate is None:
         return make_row(" " * wide)
-    told = one.source_rate.as_text()
+    text = one.source_rate.as_text()
     if wide == _SHORT_RATE_COLUMNS:
-        return make_row(Span(f"{f'{told} tok/s':>{wide}}", TextStyle.LABEL))
-    return pad_row(make_row(Span(f"{told:>9}", TextStyle.VALUE), Span(" tok/s by its source", TextStyle.UNIT)), wide)
+        return make_row(Span(f"{f'{text} tok/s':>{wide}}", TextStyle.LABEL))
+    return pad_row(make_row(Span(f"{text:>9}", TextStyle.VALUE), Span(" tok/s by its source", TextStyle.UNIT)), wide)
 
 
 def _render_main_instance(one: InstanceView, seen: NodeTileModel, space: DrawArea, roomy: bool) -> list[RowBlock]:
@@ -347,8 +347,8 @@ def _render_main_instance(one: InstanceView, seen: NodeTileModel, space: DrawAre
         return [make_block(1, make_row(Span("its other rank on another Spark is gone", TextStyle.BAD)))]
     if one.phase is Phase.READY and one.name in seen.heads:
         moved = build_substitute_chart(build_rdma_chart(seen, space.chart_columns), space) if roomy else None
-        told = make_block(1, describe_head(one, seen.heads[one.name]))
-        return [told, *([] if moved is None else [moved])]
+        block = make_block(1, describe_head(one, seen.heads[one.name]))
+        return [block, *([] if moved is None else [moved])]
     if one.phase is not Phase.READY or one.port is None:
         return [make_block(3, make_row(sanitize_span(one.detail, TextStyle.STALE)))] if one.detail else []
     if not tells_figures(one):
@@ -508,22 +508,22 @@ def _render_notices(scene: OverviewScreenModel, columns: int, most: int) -> list
     for words, tone in reversed(scene.notices):
         if any(f" {name} failed" in words for name in failed):
             continue  # its tile says why
-        told = [make_row(" ", *row) for row in _wrap_notice(words, tone, max(20, columns - 2), most)]
-        if rows and len(told) + len(rows) > most:
+        notice_rows = [make_row(" ", *row) for row in _wrap_notice(words, tone, max(20, columns - 2), most)]
+        if rows and len(notice_rows) + len(rows) > most:
             break
-        rows = [*told, *rows]
+        rows = [*notice_rows, *rows]
     return rows[:most]
 
 
 def _wrap_notice(words: str, tone: TextStyle, columns: int, most: int) -> list[TextRow]:
     """Return a notice as rows; if there is too little room, its beginning and the whole first remedy."""
     lines = wrap_text(words, columns, tone, 2)
-    told, *ways = words.split("   try: ")
+    sentence, *ways = words.split("   try: ")
     if len(lines) <= most or not ways:
         return lines
     command = find_command(ways[0])
     way = wrap_text(f"  try: {ways[0] if command is None else command}", columns, tone, 4)
-    kept = wrap_text(told, columns, tone, 2)[: max(1, most - len(way))]
+    kept = wrap_text(sentence, columns, tone, 2)[: max(1, most - len(way))]
     return [*kept, *way]
 
 
@@ -562,11 +562,11 @@ def _render_findings(scene: OverviewScreenModel, columns: int, *, is_full: bool)
             rows.append(((*head, words), one))
             continue
         since = format_since(one.since, times.get(one.node, 0.0))
-        told = wrap_text(f"{one.summary} · {since}", columns - 1, words.tone, head=head)
+        wrapped = wrap_text(f"{one.summary} · {since}", columns - 1, words.tone, head=head)
         if one.remedy:
             indent = make_row(" " * measure_row(head))
-            told += wrap_text(f"do: {one.remedy}", columns - 1, TextStyle.LABEL, 4, indent)
-        rows += [(row, one) for row in told]
+            wrapped += wrap_text(f"do: {one.remedy}", columns - 1, TextStyle.LABEL, 4, indent)
+        rows += [(row, one) for row in wrapped]
     return rows
 
 

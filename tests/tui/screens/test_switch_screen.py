@@ -48,9 +48,9 @@ async def test_each_spark_is_shown_before_and_after_and_what_stops_is_asked_for_
         panel = pilot.app
         assert isinstance(panel, PanelApp)
         assert panel.front_screen is not None
-        told = "dies of that with a TypeError"
-        said = next(line for line in " ".join(shown.split()).split("▲ spark1: ")[1:] if told in line)
-        assert panel.front_screen.already_shows(said.partition(told)[0] + told), "no toast says that again"
+        result = "dies of that with a TypeError"
+        said = next(line for line in " ".join(shown.split()).split("▲ spark1: ")[1:] if result in line)
+        assert panel.front_screen.already_shows(said.partition(result)[0] + result), "no toast says that again"
         assert not panel.front_screen.already_shows("the guard has dropped the page cache")
         await pilot.press("y")
         assert pilot.app.clipboard.startswith("sparkctl switch qwen36-as-posted --node spark1 --set args.")

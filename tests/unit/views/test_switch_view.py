@@ -162,17 +162,17 @@ def test_what_is_left_afterwards_is_the_plans_figure_in_four_parts() -> None:
 
 
 def test_the_command_line_and_the_panel_draw_the_same_memory_and_say_the_same_of_it() -> None:
-    told = [join_text(one) for one in format_switch_plan(PLAN)]
+    lines = [join_text(one) for one in format_switch_plan(PLAN)]
     panel = render_screen(SCENE, 80, 60)
     for change in CHANGES:
         for bar in (memory_before(change, {}), memory_after(change, {})):
             assert bar is not None
             figure = f"{(bar.total - bar.free) / GIB:.1f} of 121.0 GiB"
-            assert any(figure in line for line in told), (figure, told)
+            assert any(figure in line for line in lines), (figure, lines)
             assert figure in panel
     assert summarize_switch_plan(PLAN) == "minimax-m27 stops, qwen36 starts on spark1, and spark2 is free"
-    assert f"{summarize_switch_plan(PLAN)} (usually ready after 3 min 18 s)" in told
-    assert describe_rollback_window(PLAN) in told
+    assert f"{summarize_switch_plan(PLAN)} (usually ready after 3 min 18 s)" in lines
+    assert describe_rollback_window(PLAN) in lines
     assert summarize_switch_plan(PLAN) in panel
     for line in (
         "- minimax-m27  rank 0 of 2",
@@ -181,7 +181,7 @@ def test_the_command_line_and_the_panel_draw_the_same_memory_and_say_the_same_of
         "○ nothing: it is free",
         "▲ the image is old",
     ):
-        assert any(line in one for one in told)
+        assert any(line in one for one in lines)
         assert line in panel
     assert "the containers of minimax-m27 are kept until qwen36 has answered with a token" in panel
     for other in (replace(PLAN, rolls_back=False), replace(PLAN, halves=("minimax-m27",), rolls_back=False)):
@@ -209,8 +209,8 @@ def test_a_switch_to_the_same_profile_changed_tells_the_two_apart() -> None:
     assert summarize_switch_plan(same).startswith(
         "minimax-m27 as it ran stops, minimax-m27 as asked for starts on spark1"
     )
-    told = describe_rollback_window(same) or ""
-    assert "the containers of minimax-m27 as it ran are kept until minimax-m27 as asked for has answered" in told
+    result = describe_rollback_window(same) or ""
+    assert "the containers of minimax-m27 as it ran are kept until minimax-m27 as asked for has answered" in result
     said = [describe_switch_step(each, "minimax-m27", ("minimax-m27",)) for each in SwitchStep]
     assert "starting minimax-m27 as asked for" in said
     assert "starting minimax-m27 as it ran again" in said
@@ -428,9 +428,9 @@ def test_what_is_undone_because_somebody_asked_for_it_has_not_failed() -> None:
         make_step_event(6.0, SwitchStep.UNDOING, "nothing of qwen36 is left"),
     ]
     failed = [make_step_event(1.0, SwitchStep.STARTING), *asked]
-    for told, sign in ((asked, "✓"), (failed, "✕")):
+    for expected, sign in ((asked, "✓"), (failed, "✕")):
         made: SwitchProgress | None = None
-        for event in told:
+        for event in expected:
             made = advance_switch(made, event)
         seen = render_screen(replace(SCENE, progress=made, now=7.0), 80, 30)
         (line,) = [line for line in seen.splitlines() if "qwen36 is removed" in line]

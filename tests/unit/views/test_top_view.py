@@ -194,13 +194,13 @@ def test_what_docker_last_said_stands_with_its_age() -> None:
 
 def test_what_nobody_is_known_to_hold_is_said_and_folded_into_nothing() -> None:
     detail = MemoryDetail(anonymous=11 * GIB, shared=2 * GIB)
-    told = replace(VIEW, sample=replace(SAMPLE, detail=detail))
-    assert "other 17.0 (processes 13.0, unaccounted 4.0)   page cache" in render_top(told)
-    memory = build_top_json([told])["nodes"][0]["memory"]  # type: ignore[index]
+    changed = replace(VIEW, sample=replace(SAMPLE, detail=detail))
+    assert "other 17.0 (processes 13.0, unaccounted 4.0)   page cache" in render_top(changed)
+    memory = build_top_json([changed])["nodes"][0]["memory"]  # type: ignore[index]
     assert (memory["processes"], memory["unaccounted"], memory["other_used"]) == (13 * GIB, 4 * GIB, 17 * GIB)
-    silent = replace(told, sample=replace(SAMPLE, detail=detail, gpus=None, gpu_silent_for=14.2))
+    silent = replace(changed, sample=replace(SAMPLE, detail=detail, gpus=None, gpu_silent_for=14.2))
     assert "other 99.0 (processes 13.0, unaccounted —)" in render_top(silent), "the GPU's part is among it"
-    swollen = replace(told, sample=replace(SAMPLE, detail=replace(detail, anonymous=40 * GIB)))
+    swollen = replace(changed, sample=replace(SAMPLE, detail=replace(detail, anonymous=40 * GIB)))
     assert "(processes 17.0, unaccounted 0.0)" in render_top(swollen), "two readings of one moment need not agree"
 
 

@@ -245,8 +245,8 @@ def test_what_goes_on_is_said_before_what_comes_next_also_where_no_progress_of_i
     assert timeline is not None
     shown = " ".join(render_tile(make_tile(coming, timelines={"qwen36": timeline})).split())
     assert "started ✓ loading then warming up" in shown
-    told = replace(coming, step=Step("weights", 12, 18))
-    assert "✓ then warming up" in " ".join(render_tile(make_tile(told, timelines={"qwen36": timeline})).split()), (
+    changed = replace(coming, step=Step("weights", 12, 18))
+    assert "✓ then warming up" in " ".join(render_tile(make_tile(changed, timelines={"qwen36": timeline})).split()), (
         "its row says it"
     )
     bare = replace(coming, step=Step("weights"))
@@ -427,13 +427,13 @@ def test_an_idle_tile_offers_what_starts_now_with_a_known_speed_and_no_dash_wher
         StartOffer(name="too-big", fit=replace(fit, answer=FitOutcome.SHORT), missing=("image",)),
     )
     idle = make_tile(offers=offers, start_key="u")
-    for columns, lines, told in (
+    for columns, lines, expected in (
         (60, 30, "23.3 tok/s"),
         (100, 30, "23.3 tok/s by its source"),
         (80, 12, "12.7 tok/s"),
     ):
         shown = render_tile(idle, columns, lines)
-        assert told in shown
+        assert expected in shown
         assert "— tok/s" not in shown
         assert "— to ready" not in shown
         assert "↓" not in "".join(line for line in shown.splitlines() if "MB/s" not in line), (
@@ -549,8 +549,8 @@ def test_where_there_is_room_more_of_what_happened_is_seen() -> None:
     ]
     assert counts[0] <= 6 < counts[1]
     logs = replace(scene, lines=(RecentLogLine(NODE, "q", "a line of a log"),) * 40)
-    told = [join_text(line) for line in render_overview(logs, 200, 68).rows]
-    assert sum("a line of a log" in line for line in told) >= sum("event " in line for line in told) > 6
+    lines = [join_text(line) for line in render_overview(logs, 200, 68).rows]
+    assert sum("a line of a log" in line for line in lines) >= sum("event " in line for line in lines) > 6
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4])
@@ -590,8 +590,8 @@ def test_by_what_it_computes_stands_on_its_tile_as_far_as_there_is_room() -> Non
         phase=Phase.READY,
         facts=facts,
     )
-    told = join_text(render_engine_facts(one, DrawArea(90)) or ())
-    assert told == "uses    ▲ Marlin fallback · attention flashinfer · KV 512,432 tokens · 7.25 whole contexts"
+    lines = join_text(render_engine_facts(one, DrawArea(90)) or ())
+    assert lines == "uses    ▲ Marlin fallback · attention flashinfer · KV 512,432 tokens · 7.25 whole contexts"
     assert (
         join_text(render_engine_facts(one, DrawArea(58)) or ())
         == "uses    ▲ Marlin fallback · flashinfer · KV 512,432 tokens"
@@ -603,8 +603,8 @@ def test_by_what_it_computes_stands_on_its_tile_as_far_as_there_is_room() -> Non
 def test_the_engines_version_is_what_its_log_says_and_a_bare_number_is_none() -> None:
     one = replace(READY, image="own/vllm:1", engine="vllm", facts=())
     assert describe_engine(one) == "vLLM"
-    told = replace(one, facts=(EngineFact(EngineFactName.ENGINE_VERSION, "0.32.0"),))
-    assert describe_engine(told) == "vLLM 0.32.0"
+    changed = replace(one, facts=(EngineFact(EngineFactName.ENGINE_VERSION, "0.32.0"),))
+    assert describe_engine(changed) == "vLLM 0.32.0"
     like = replace(
         one,
         image="lmsys/sglang:v0.5.12",
