@@ -456,7 +456,7 @@ def test_what_the_source_measured_stands_with_its_name(columns: int) -> None:
     post = ComparableReference("https://www.example.org/a-page.html", rates, FigureRange(1.65, 1.85))
     one = make_store(*AT_WORK, one=replace(READY, reference=post))
     shown = " ".join(render_screen(make_scene(one), columns, 40).split())
-    assert "source 12.7 tok/s for 1, 43.1 for 8, 1.65–1.85 per step · example.org" in shown
+    assert "published 12.7 tok/s for 1, 43.1 for 8, 1.65–1.85 per step · example.org" in shown
     assert "source" not in render_screen(make_scene(make_store(*AT_WORK)), columns, 40)
 
 
