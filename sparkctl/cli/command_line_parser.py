@@ -101,10 +101,10 @@ class CommandLineParser:
                 raise InvalidInput(f"sparkctl has no command {verb}", hint)
             elsewhere = verb in self._root_command.list_commands(outer)
             raise InvalidInput(
-                f"`{verb}` is for the command line"
+                f"no command `{verb}` in the panel; in a shell: sparkctl {shlex.join(words)}"
                 if elsewhere
-                else f"unknown command: {verb}{format_did_you_mean(verb, self.verbs)}",
-                f"here: {', '.join(self.verbs)}",
+                else f"no command `{verb}`{format_did_you_mean(verb, self.verbs)}",
+                f"the panel knows: {', '.join(self.verbs)}",
             )
         if verb in PANEL_VERBS:
             raise InvalidInput(f"`{verb}` takes nothing else" if rest else f"`{verb}` is for the panel")

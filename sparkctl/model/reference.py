@@ -187,15 +187,17 @@ class ComparableReference:
     @property
     def rates_by_concurrency(self) -> dict[int, FigureRange]:
         """The generation in the shortest context that was measured, by the number of requests."""
-        counts = sorted({one.concurrency for one in self.rates})
-        found = {count: [one for one in self.rates if one.concurrency == count] for count in counts}
-        shortest = {count: min(_raise_context(one.context) for one in each) for count, each in found.items()}
+        return {count: found[0][1] for count, found in self.rates_by_concurrency_and_context.items()}
+
+    @property
+    def rates_by_concurrency_and_context(self) -> dict[int, list[tuple[float, FigureRange]]]:
+        """The tokens of context and the generation in it, the shortest first, by the number of requests."""
+        found: dict[int, dict[float, list[FigureRange]]] = {}
+        for one in sorted(self.rates, key=lambda one: (one.concurrency, _raise_context(one.context))):
+            found.setdefault(one.concurrency, {}).setdefault(_raise_context(one.context), []).append(one.generation)
         return {
-            count: joined
-            for count, each in found.items()
-            if (
-                joined := _join_ranges(one.generation for one in each if _raise_context(one.context) == shortest[count])
-            )
+            count: [(context, joined) for context, each in by_context.items() if (joined := _join_ranges(each))]
+            for count, by_context in found.items()
         }
 
 

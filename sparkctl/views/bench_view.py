@@ -400,7 +400,7 @@ def _render_sources(one: BenchComparison) -> Iterator[TextRow]:
     if not table:
         return
     yield make_row("")
-    yield make_row(Span("what their sources measured", TextStyle.STRONG))
+    yield make_row(Span("what is published for these profiles", TextStyle.STRONG))
     for text in _join_columns(table):
         yield make_row(text)
 
@@ -417,7 +417,7 @@ def _list_source_rows(one: BenchComparison) -> list[tuple[str, ...]]:
             sanitize_line(str(row.cell)),
             row.figure.value,
             _format_measurements(own, row.figure.digits),
-            f"source {source_figure.figure.as_text()}",
+            f"published {source_figure.figure.as_text()}",
             _format_deviation(own, source_figure),
             sanitize_line(source_figure.source),
         )
@@ -431,7 +431,7 @@ def _format_deviation(own: Measurements, source_figure: SourceFigure) -> str:
     low, high = source_figure.figure.low, source_figure.figure.high
     nearest = min(max(own.median, low), high)
     share = own.median / nearest - 1
-    return "as the source" if abs(share) < _EVEN_SHARE else f"{share:+.0%}"
+    return "as published" if abs(share) < _EVEN_SHARE else f"{share:+.0%}"
 
 
 def _list_stack_differences(one: BenchComparison) -> list[StartDifference]:
@@ -519,7 +519,7 @@ def format_comparison_markdown(one: BenchComparison) -> list[str]:
         words = ", ".join(sanitize_line(part) for part in parts if part)
         lines += ["", f"{letter}: {sanitize_line(run.instance)} on {' and '.join(run.nodes)}: {words}"]
     if sources := _list_source_rows(one):
-        headings = ("of", "cell", "figure", "measured here", "its source", "off by", "source")
+        headings = ("of", "cell", "figure", "measured here", "published", "off by", "source")
         lines += ["", *_format_markdown_table([headings, *sources])]
     if differences := _list_stack_differences(one):
         lines += [

@@ -392,7 +392,7 @@ def _build_live_charts(scene: InstanceScreenModel, space: DrawArea) -> list[RowB
         None
         if read is None or not read.is_plausible or not steps
         else make_chart(
-            series.get_step_rates, "GB/s est.", "reads", 100.0, (read.low + read.high) / 2e9 / steps, TextStyle.GPU
+            series.get_step_rates, "GB/s est.", "bandwidth", 100.0, (read.low + read.high) / 2e9 / steps, TextStyle.GPU
         ),
         None if kv is None else replace(kv, danger=_FULL_KV_PERCENT),
         make_chart(series.get_first_token_times, "ms", "first token", 100.0, 1000.0),
@@ -539,19 +539,18 @@ def _render_throughput(
     if roomy and not beside and (speed := build_throughput_chart(one, scene.seen, space)) is not None:
         parts.append(speed)
     numbers = one.numbers
-    if (accept := render_acceptance(one, None if beside else scene.seen, space)) is not None:
-        parts.append(make_block(1, accept))
     if one.reference is not None:
         reference = meter_view.format_reference(one.reference)
-        parts.append(make_block(6, *render_labelled_text("source", reference, space, TextStyle.LABEL, 2)))
+        parts.append(make_block(6, *render_labelled_text("", f"published {reference}", space, TextStyle.LABEL, 2)))
+    if (accept := render_acceptance(one, None if beside else scene.seen, space)) is not None:
+        parts.append(make_block(1, accept))
     if numbers is not None:
         if numbers.activity is EngineActivity.IDLE and one.per_step is not None and one.per_step.draft_tokens:
             parts.append(make_block(2, make_row(make_label("accept"), Span(IDLE, TextStyle.VALUE))))
         last = scene.seen.drafting.get(one.container_id or "")
         if positions := render_position_acceptance(numbers.acceptance, space, last, scene.seen.now):
             parts.append(make_block(4, *positions))
-        if (reads := render_bandwidth(one, scene.seen, space)) is not None:
-            parts.append(make_block(3, reads))
+        parts += [make_block(3, each) for each in render_bandwidth(one, scene.seen, space, most_lines=3)]
         drafts = one.per_step is not None and bool(one.per_step.draft_tokens)
         parts += [make_block(5, each) for each in render_latencies(numbers, drafts, last, scene.seen.now)]
         if (steps := render_step_cost(numbers, one.per_step)) is not None:
@@ -660,7 +659,7 @@ def render_verdict_keys(
     more: Sequence[tuple[str, str]],
     accepts: str | None,
     *,
-    roomy: bool = False,
+    roomy: bool,
 ) -> list[TextRow]:
     """Return the keys under a verdict: in one column if it is ``roomy``, else in several. ``more``: further keys with
     their labels; ``accepts``: the key that applies the proposed change."""
@@ -745,10 +744,10 @@ def render_latencies(numbers: EngineMeter, drafts: bool, last: MeterSeries | Non
     that the rows below do not move with every request.
     """
     kept = last or MeterSeries()
-    between = "step" if drafts or numbers.acceptance is not None else "token"
+    between = "steps of several tokens" if drafts or numbers.acceptance is not None else "tokens"
     rows = [
         _render_latency("TTFT", numbers.ttft, kept.ttft, now),
-        _render_latency("between", numbers.inter_token, kept.inter_token, now, f"   from {between} to {between}"),
+        _render_latency("ITL", numbers.inter_token, kept.inter_token, now, f"   between {between}"),
         _render_prompt_rate(numbers, kept, now),
     ]
     return [each for each in rows if each is not None]
@@ -882,7 +881,7 @@ def render_log_status(
     return wrap_text(words, columns, tone, head=head)
 
 
-def render_log_tail(lines: Sequence[str], trouble: str | None, room: int, columns: int = 80) -> list[TextRow]:
+def render_log_tail(lines: Sequence[str], trouble: str | None, room: int, columns: int) -> list[TextRow]:
     """Return the last log lines, oldest first and without their headers, or why there are none.
 
     Requests for health and metrics, such as sparkctl's own, are left out.

@@ -86,15 +86,19 @@ def describe_rollback_window(plan: SwitchPlan) -> str | None:
     )
 
 
-def describe_switch_step(step: SwitchStep, instance: str, stops: Sequence[str] = (), *, is_done: bool = False) -> str:
+def describe_switch_step(step: SwitchStep, instance: str, stops: Sequence[str], *, is_done: bool = False) -> str:
     """Return what a step does or, if it is done, did; ``stops`` are the names of the stopped models, empty if not
     known."""
     instance, names = distinguish_names(instance, stops)
     old = " and ".join(names) or "what was there"
+    its, serve = ("its", "serves") if len(names) <= 1 else ("their", "serve")
     going, done = {
-        SwitchStep.CHECKING: (f"checking what can fail, while {old} serves", "checked what can fail"),
-        SwitchStep.STOPPING: (f"stopping {old}; its containers are kept", f"{old} stopped; its containers are kept"),
-        SwitchStep.RELEASING: ("waiting for its memory to be back", "its memory is back"),
+        SwitchStep.CHECKING: (f"checking what can fail, while {old} {serve}", "checked what can fail"),
+        SwitchStep.STOPPING: (
+            f"stopping {old}; {its} containers are kept",
+            f"{old} stopped; {its} containers are kept",
+        ),
+        SwitchStep.RELEASING: (f"waiting for {its} memory to be free again", f"{its} memory is free again"),
         SwitchStep.STARTING: (f"starting {instance}", f"{instance} started"),
         SwitchStep.CLEARING: (f"removing the containers of {old}", f"the containers of {old} removed"),
         SwitchStep.DONE: ("done", "done"),
@@ -103,7 +107,7 @@ def describe_switch_step(step: SwitchStep, instance: str, stops: Sequence[str] =
             f"{instance} is removed: its log is saved, its containers are gone",
         ),
         SwitchStep.RESTORING: (f"starting {old} again", f"{old} started again"),
-        SwitchStep.RESTORED: (f"{old} serves again", f"{old} serves again"),
+        SwitchStep.RESTORED: (f"{old} {serve} again", f"{old} {serve} again"),
         SwitchStep.LEFT: (f"{instance} is left as it failed", f"{instance} is left as it failed"),
     }[step]
     return done if is_done else going
@@ -295,7 +299,7 @@ def render_hints(hint: str | None, columns: int) -> list[TextRow]:
 _PRINTED_COLUMNS = 80  # a printed picture is not wider, where the terminal is
 
 
-def format_switch_plan(plan: SwitchPlan, columns: int | None = None) -> list[TextRow]:
+def format_switch_plan(plan: SwitchPlan, columns: int | None) -> list[TextRow]:
     """Return the whole plan for a terminal of ``columns``, None: sentences are not wrapped. The pictures stand first, so
     that the result is read last."""
     rows: list[TextRow] = []

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import dropwhile
 
 from sparkctl.model.events import CommandEnded, Outcome
 from sparkctl.model.finding import Severity
+from sparkctl.model.instance import InstanceView
 from sparkctl.model.node import NodeName
 from sparkctl.model.phase import Phase
 from sparkctl.model.sample import MemoryBar
@@ -35,7 +36,7 @@ from sparkctl.views.switch_plan_view import (
     render_sentences,
     render_switch_plan,
 )
-from sparkctl.views.text.charts import drop_least_important, expand_charts
+from sparkctl.views.text.charts import drop_least_important, expand_charts, make_block
 from sparkctl.views.text.frame_layout import draw_frame, pad_screen
 from sparkctl.views.text.line_wrap import find_command, wrap_text
 from sparkctl.views.text.styled_text import (
@@ -51,6 +52,7 @@ from sparkctl.views.text.styled_text import (
     pad_text,
     sanitize_span,
     scroll_rows,
+    truncate_row,
 )
 
 SWITCH_STEPS = (
@@ -92,14 +94,27 @@ class SwitchScreenModel:
     do_key: str | None = "enter"
     cautions: tuple[tuple[str, str | None], ...] = ()
     log: tuple[RecentLogLine, ...] = ()  # the last lines of what is being started
+    notices: tuple[tuple[str, TextStyle], ...] = ()  # what was said since the switch began, the latest last
 
 
 _BESIDE_MIN_COLUMNS, _BESIDE_MIN_LINES = 100, 20  # from this size on, memory stands beside the steps
+_MAX_NOTICE_LINES = 2
 _MIN_LOG_LINES = 4  # fewest useful rows of the log, frame included
 
 
 def render_switch(scene: SwitchScreenModel, columns: int, lines: int) -> ScrollPage:
-    """Return exactly ``lines`` rows; the rest is reached by scrolling."""
+    """Return exactly ``lines`` rows; the rest is reached by scrolling. The last of the notices has the lowest rows."""
+    rows = [
+        make_row(" ", *row)
+        for words, tone in scene.notices[-1:]
+        for row in wrap_text(words, max(20, columns - 2), tone)
+    ]
+    rows = [pad_row(row, columns) for row in rows[:_MAX_NOTICE_LINES]]
+    page = _render_page(scene, columns, lines - len(rows))
+    return replace(page, rows=(*page.rows, *rows))
+
+
+def _render_page(scene: SwitchScreenModel, columns: int, lines: int) -> ScrollPage:
     inner = max(20, columns - 2)
     progress = scene.progress
     is_running = progress is not None and not progress.is_over
@@ -153,13 +168,18 @@ def _render_running(progress: SwitchProgress, scene: SwitchScreenModel, columns:
 def _render_running_narrow(
     progress: SwitchProgress, scene: SwitchScreenModel, columns: int, lines: int
 ) -> list[TextRow]:
-    """Return the steps of a running switch, the memory of its Sparks below them, and the log; empty without room for a memory."""
-    rows = [make_row(" ", *one) for one in _render_steps(progress, scene, max(20, columns - 2))]
+    """Return the steps of a running switch in a row each, the memory of its Sparks with what starts or stops there, and the log;
+    empty without room for a memory."""
+    rows = [make_row(" ", *one) for one in _render_steps(progress, scene, max(20, columns - 2), is_folded=True)]
+    goes_on = {seen.name for seen, _ in _list_moving_instances(progress, scene)}
     nodes = () if progress.plan is None else progress.plan.nodes
-    seen = [scene.glances[name] for name in nodes if name in scene.glances][: (lines - len(rows)) // _MIN_BOX_LINES]
+    seen = [one for one in scene.glances.values() if one.name in goes_on or one.name in nodes]
+    left = lines - len(rows)
+    seen = sorted(seen, key=lambda one: one.name not in nodes)[: left // _MIN_BOX_LINES]
     if not seen:
         return []
-    rows += [row for one in seen for row in _render_memory_box(one, columns, _MIN_BOX_LINES)]
+    each = max(_MIN_BOX_LINES, min(_MAX_MEMORY_LINES, left // 2 // len(seen)))
+    rows += [row for one in seen for row in _render_memory_box(one, columns, each, progress, scene)]
     if (left := lines - len(rows)) >= _MIN_LOG_LINES:
         rows += _render_log(progress, scene, columns, left)
     return rows
@@ -169,15 +189,29 @@ _MIN_BOX_LINES, _MAX_MEMORY_LINES, _MAX_MEMORY_BOXES = 5, 10, 3
 _MIN_MEMORY_LINES, _MIN_MEMORY_COLUMNS = 6, 56
 
 
-def _render_memory_box(seen: NodeTileModel, columns: int, lines: int) -> list[TextRow]:
-    """Return the memory of a Spark in a frame: the bar, its legend and its curve."""
+def _render_memory_box(
+    seen: NodeTileModel,
+    columns: int,
+    lines: int,
+    progress: SwitchProgress | None = None,
+    scene: SwitchScreenModel | None = None,
+) -> list[TextRow]:
+    """Return the memory of a Spark in a frame: the bar, its legend, what starts or stops there in a switch, and its curve."""
     space = DrawArea(columns - 4)
     legend, curve = build_memory_legend(seen, space), build_memory_chart(seen, space)
-    parts = [build_memory_bar(seen, space), *([] if legend is None else [legend]), *([] if curve is None else [curve])]
+    parts = [build_memory_bar(seen, space), *([] if legend is None else [legend])]
+    moving = [] if progress is None or scene is None else _list_moving_instances(progress, scene)
+    names = [one.name for where, one in moving if where.name == seen.name]
+    for one in (one for where, one in moving if where.name == seen.name):
+        whole, *trail = render_startup_progress(one, seen, space)
+        parts += [*(make_block(1, row) for row in whole.rows[1:]), *trail] or [whole]  # the step has the time
+    parts += [] if curve is None else [curve]
     rows = drop_least_important(expand_charts(parts, lines - 2), lines - 2)
     badges = build_node_badges(seen)
     title = make_row(
-        sanitize_span(seen.name, TextStyle.TITLE), *(Span(f"  {one.sign} {one.word}", one.tone) for one in badges)
+        sanitize_span(seen.name, TextStyle.TITLE),
+        *(Span(f"  {one.sign} {one.word}", one.tone) for one in badges),
+        sanitize_span(f"  {', '.join(names)}" if names else "", TextStyle.LABEL),
     )
     return list(draw_frame(title, rows, columns, lines))
 
@@ -274,17 +308,27 @@ def _render_planned_steps(plan: SwitchPlan, columns: int) -> list[TextRow]:
     return [(), *rows]
 
 
-def _render_steps(progress: SwitchProgress, scene: SwitchScreenModel, columns: int) -> list[TextRow]:
+def _render_steps(
+    progress: SwitchProgress, scene: SwitchScreenModel, columns: int, *, is_folded: bool = False
+) -> list[TextRow]:
+    """Return the steps; if ``is_folded`` in a row each, those to come in one, without what starts and stops."""
     rows: list[TextRow] = []
     for at, one in enumerate(progress.steps):
         if at and one.step in _FINAL_STEPS and one.proofs and set(one.proofs) <= set(progress.steps[at - 1].proofs):
             continue  # the previous step has said so
         is_last = at == len(progress.steps) - 1
-        rows += _render_step(
-            one, progress, scene, columns, goes_on=is_last and one.ended is None and not progress.is_over
-        )
+        goes_on = is_last and one.ended is None and not progress.is_over
+        step = _render_step(one, progress, scene, columns, goes_on=goes_on)
+        if is_folded:
+            step = [
+                step[0] if len(step) == 1 else (*truncate_row(step[0], columns - 2, ""), Span(" …", TextStyle.LABEL))
+            ]
+        elif goes_on:
+            step += _render_live_progress(progress, scene, columns)
+        rows += step
     if not progress.is_over:
-        rows += [_render_pending_step(step, progress) for step in _list_pending_steps(progress)]
+        coming = _list_pending_steps(progress)
+        rows += [_render_pending_step(step, progress) for step in (coming[:1] if is_folded else coming)]
     return rows or ([] if progress.is_over else [make_row(Span("beginning ...", TextStyle.STALE))])
 
 
@@ -316,30 +360,38 @@ def _render_step(
     rows: list[TextRow] = []
     for words, kind in lines:
         rows += wrap_text(words, columns, kind, head=make_row(" " * hang) if rows else head)
-    return rows + (_render_live_progress(progress, scene, columns) if goes_on else [])
+    return rows
 
 
 def _render_live_progress(progress: SwitchProgress, scene: SwitchScreenModel, columns: int) -> list[TextRow]:
     """Return the progress of the instances that this step stops or starts, on each Spark."""
-    old = () if progress.plan is None else progress.plan.stops
     rows: list[TextRow] = []
     space = DrawArea(max(24, columns - _HANG_COLUMNS))
-    for name, seen in scene.glances.items():
+    for seen, one in _list_moving_instances(progress, scene):
+        rows.append(make_row(" " * _HANG_COLUMNS, sanitize_span(f"{one.name} on {seen.name}", TextStyle.LABEL)))
+        rows += [
+            make_row(" " * _HANG_COLUMNS, *each)
+            for part in render_startup_progress(one, seen, space)
+            for each in part.rows
+        ]
+    return rows
+
+
+def _list_moving_instances(
+    progress: SwitchProgress, scene: SwitchScreenModel
+) -> list[tuple[NodeTileModel, InstanceView]]:
+    """Return what the current step stops or starts, each with its Spark."""
+    old, step = () if progress.plan is None else progress.plan.stops, progress.current_step
+    found = []
+    for seen in scene.glances.values():
         for one in seen.view.instances:
             stops = one.phase is Phase.STOPPING
-            is_new = (
-                progress.current_step is SwitchStep.STARTING and one.name in _list_new_names(progress) and not stops
-            )
-            is_old = progress.current_step is SwitchStep.RESTORING and one.name != progress.instance and not stops
-            goes = progress.current_step is SwitchStep.STOPPING and stops and (not old or one.name in old)
+            is_new = step is SwitchStep.STARTING and one.name in _list_new_names(progress) and not stops
+            is_old = step is SwitchStep.RESTORING and one.name != progress.instance and not stops
+            goes = step is SwitchStep.STOPPING and stops and (not old or one.name in old)
             if one.ours and one.phase in TRANSITION_PHASES and (is_new or is_old or goes):
-                rows.append(make_row(" " * _HANG_COLUMNS, sanitize_span(f"{one.name} on {name}", TextStyle.LABEL)))
-                rows += [
-                    make_row(" " * _HANG_COLUMNS, *each)
-                    for part in render_startup_progress(one, seen, space)
-                    for each in part.rows
-                ]
-    return rows
+                found.append((seen, one))
+    return found
 
 
 def _list_new_names(progress: SwitchProgress) -> tuple[str, ...]:

@@ -200,7 +200,7 @@ class StopInstance(Request):
 
     def preview(self, now: ActionContext) -> Preview:
         """Return the question before it; a dry run needs none."""
-        question = preview_stop(now, self.target, kills=self.grace == 0)
+        question = preview_stop(now, self.target, "Kill" if self.grace == 0 else "Stop")
         return replace(question, is_required=not self.dry_run)
 
     def run(self, ctx: CommandContext) -> AsyncGenerator[Event, None]:

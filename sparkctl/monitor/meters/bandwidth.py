@@ -272,6 +272,13 @@ def explain_missing_estimate(numbers: EngineMeter | None, facts: DecodeStepSpec 
     return _explain_blank(numbers) or "the engine has not reported its step rate yet"
 
 
+def is_prefilling(numbers: EngineMeter) -> bool:
+    """Tell whether an engine reads so many prompts beside its decode steps that there is no honest estimate."""
+    load = numbers.step_load
+    many = load is not None and load.is_running and (load.prompt_tokens or 0.0) > _MAX_PROMPT_TOKENS_PER_STEP
+    return many or numbers.activity is EngineActivity.PREFILL
+
+
 def _explain_blank(numbers: EngineMeter) -> str | None:
     """Return why steps that were counted give no honest figure, None if they do."""
     load = numbers.step_load
@@ -279,7 +286,7 @@ def _explain_blank(numbers: EngineMeter) -> str | None:
         return None
     if not load.is_running:
         return "the last request has ended: nothing is read now"
-    if load.prompt_tokens is not None and load.prompt_tokens > _MAX_PROMPT_TOKENS_PER_STEP:
+    if load.prompt_tokens is not None and is_prefilling(numbers):
         return (
             f"too many prompts for an estimate: {load.prompt_tokens:.0f} of their tokens a decode step, and what they read "
             "cannot be counted"

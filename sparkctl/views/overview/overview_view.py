@@ -264,7 +264,7 @@ def _render_nothing_runs(seen: NodeTileModel) -> TextRow:
 
 _OFFER_NAME_COLUMNS = 20
 _MIN_OFFER_COLUMNS = 50
-_SHORT_RATE_COLUMNS, _LONG_RATE_COLUMNS = 15, 29  # of ``18.7–22.6 tok/s``, and of ``23.3 tok/s by its source``
+_SHORT_RATE_COLUMNS, _LONG_RATE_COLUMNS = 15, 29  # of ``18.7–22.6 tok/s``, and of ``23.3 tok/s published``
 _UNTIL_READY_COLUMNS = 16
 _WIDE_OFFER_COLUMNS = 78  # from which width on a source's figure is told in full
 
@@ -306,7 +306,7 @@ def _render_start_offers(seen: NodeTileModel, space: DrawArea) -> list[RowBlock]
         for at, (row, claim) in enumerate(rows)
     ]  # a column of claims for all of them, or for none
     if space.columns < _WIDE_OFFER_COLUMNS and any(one.rate is None and one.source_rate for one in seen.offers):
-        blocks.append(make_block(6, make_row(Span("   grey figures: by the profile's source", TextStyle.LABEL))))
+        blocks.append(make_block(6, make_row(Span("   grey figures: published", TextStyle.LABEL))))
     return blocks
 
 
@@ -332,7 +332,7 @@ def _render_offer_rate(one: StartOffer, space: DrawArea) -> TextRow:
     text = one.source_rate.as_text()
     if wide == _SHORT_RATE_COLUMNS:
         return make_row(Span(f"{f'{text} tok/s':>{wide}}", TextStyle.LABEL))
-    return pad_row(make_row(Span(f"{text:>9}", TextStyle.VALUE), Span(" tok/s by its source", TextStyle.UNIT)), wide)
+    return pad_row(make_row(Span(f"{text:>9}", TextStyle.VALUE), Span(" tok/s published", TextStyle.UNIT)), wide)
 
 
 def _render_main_instance(one: InstanceView, seen: NodeTileModel, space: DrawArea, roomy: bool) -> list[RowBlock]:
@@ -357,10 +357,9 @@ def _render_main_instance(one: InstanceView, seen: NodeTileModel, space: DrawAre
     # which shows the accept length over time, too, where it has rows
     has_chart = speed is not None and space.is_chart_row_wide and space.is_tall
     decode, accept = render_throughput(one, space), render_acceptance(one, None if has_chart else seen, space)
-    reads = render_bandwidth(one, seen, space)
-    last = [] if reads is None else [make_block(4, reads)]
-    if roomy and (uses := render_engine_facts(one, space)) is not None:
-        last.append(make_block(6, uses))
+    last = [make_block(4, each) for each in render_bandwidth(one, seen, space)]
+    if roomy and (facts := render_engine_facts(one, space)) is not None:
+        last.append(make_block(6, facts))
     speeds = [] if speed is None else [speed]
     if accept is None:
         return [make_block(1, decode), *speeds, *last]

@@ -21,7 +21,12 @@ from sparkctl.model.sample import DiskSpace, Gpu, MemoryBar
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.units import GIB
 from sparkctl.monitor.kernel_log import is_worth_a_line
-from sparkctl.monitor.meters.bandwidth import estimate_instance_bandwidth, explain_missing_estimate, get_node_bandwidth
+from sparkctl.monitor.meters.bandwidth import (
+    estimate_instance_bandwidth,
+    explain_missing_estimate,
+    get_node_bandwidth,
+    is_prefilling,
+)
 from sparkctl.monitor.ranks import count_ranks
 from sparkctl.monitor.sample_series import COARSE_SPAN, SeriesName
 from sparkctl.views import meter_view as words
@@ -317,7 +322,7 @@ def render_engine_facts(one: InstanceView, space: DrawArea) -> TextRow | None:
         badges.append(sanitize_span(f"{most.value} {unit}", TextStyle.VALUE))
     if (method := facts.get(EngineFactName.SPECULATIVE_METHOD)) is not None:
         badges.append(sanitize_span(method.value, TextStyle.VALUE))
-    shown = make_row(make_label("uses"))
+    shown = make_row(make_label("engine"))
     for at, badge in enumerate(badges):
         longer = make_row(*shown, *([Span(" · ", TextStyle.LABEL)] if at else []), badge)
         if measure_row(longer) > space.columns:
@@ -334,28 +339,26 @@ def _format_token_count(text: str, *, short: bool) -> str:
     return f"{int(digits) / 1e6:.2f} M" if short and len(digits) > 6 else f"{int(digits):,}"
 
 
-def render_bandwidth(one: InstanceView, seen: NodeTileModel, space: DrawArea) -> TextRow | None:
+def render_bandwidth(one: InstanceView, seen: NodeTileModel, space: DrawArea, most_lines: int = 1) -> list[TextRow]:
     """Return the memory bandwidth of decoding: the GPU's own figure, or an estimate marked as such, or why an engine
-    that decodes has none. None if nothing is decoded."""
+    that decodes has none, in a few words where there is one line. Nothing if nothing is decoded."""
     found = get_node_bandwidth(seen.view) or estimate_instance_bandwidth(one, seen.view)
     if found is None:
         if one.numbers is None or one.numbers.activity is not EngineActivity.DECODING:
-            return None
-        why = (
-            "set model.weights in the profile"
-            if _is_weight_size_missing(one)
-            else explain_missing_estimate(one.numbers, one.per_step)
-        )
-        return truncate_row(
-            make_row(make_label("reads"), Span(words.UNKNOWN, TextStyle.STALE), Span(f"  {why}", TextStyle.LABEL)),
-            space.columns,
-        )
+            return []
+        if _is_weight_size_missing(one):
+            why = "set model.weights in the profile"
+        elif most_lines == 1 and is_prefilling(one.numbers):
+            why = "prefilling"
+        else:
+            why = explain_missing_estimate(one.numbers, one.per_step)
+        return render_labelled_text("mem BW", f"{words.UNKNOWN}  {why}", space, TextStyle.LABEL, most_lines)
     amount, _, shares = words.format_bandwidth(found).partition(" · ")
     room = space.columns - LABEL_COLUMNS - measure_text(amount) - 2
     if measure_text(shares) > room:
         shares = shares.partition(", ")[0]
     rest = Span(f"  {shares}", TextStyle.LABEL) if shares and measure_text(shares) <= room else Span("")
-    return make_row(make_label("reads"), Span(amount, TextStyle.VALUE), rest)
+    return [make_row(make_label("mem BW"), Span(amount, TextStyle.VALUE), rest)]
 
 
 def render_decode_summary(one: InstanceView, seen: NodeTileModel, space: DrawArea) -> TextRow | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -219,7 +220,8 @@ async def begin_switch(pilot: Driver) -> None:
     await open_switch_plan(pilot, f"switch {NEW} --node spark1 --no-guard")
     await pilot.press("enter")
     await confirm_switch(pilot)
-    await wait_for_text(pilot, lambda text: f"{NEW} on spark1" in text and "loading" in text)
+    goes_on = re.compile(rf"◐[^\n]*starting {NEW}.*loading", re.DOTALL)
+    await wait_for_text(pilot, lambda text: goes_on.search(text) is not None)
 
 
 async def test_leaving_in_the_middle_asks_and_tells_what_stands_still_and_how_to_go_on(

@@ -110,9 +110,9 @@ def test_what_the_sources_measured_stands_beside_both_runs() -> None:
     assert rows[far, BenchFigure.GENERATION].source_after == SourceFigure(FigureRange(44.7, 44.7), "al-engr.com")
     assert rows[other, BenchFigure.GENERATION].source_before is None, "no source has answers of 32 tokens"
     lines = [" ".join(line.split()) for line in join(render_comparison(one)).splitlines()]
-    assert "A: qwen36 pp512 tg128 c1 generation tok/s 20.0 source 22.6 -12% al-engr.com" in lines
-    assert "B: qwen36-vllm pp512 tg128 c1 generation tok/s 23.2 source 23.3 as the source al-engr.com" in lines
-    row = "| B: qwen36-vllm | pp512 tg128 @ d4096 c8 | generation tok/s | 50.0 | source 44.7 | +12% | al-engr.com |"
+    assert "A: qwen36 pp512 tg128 c1 generation tok/s 20.0 published 22.6 -12% al-engr.com" in lines
+    assert "B: qwen36-vllm pp512 tg128 c1 generation tok/s 23.2 published 23.3 as published al-engr.com" in lines
+    row = "| B: qwen36-vllm | pp512 tg128 @ d4096 c8 | generation tok/s | 50.0 | published 44.7 | +12% | al-engr.com |"
     assert row in format_comparison_markdown(one)
     assert format_comparison_csv(one)[0].endswith(",a_source,b_source")
     assert format_comparison_csv(one)[1].endswith(",22.6,23.3")
