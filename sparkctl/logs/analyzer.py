@@ -24,7 +24,7 @@ from sparkctl.engines.base import (
 )
 from sparkctl.engines.line_preparer import MAX_LINE_LENGTH, LinePreparer, prepare_text
 from sparkctl.logs.line_effects import LineEffect, prepare_raw_line
-from sparkctl.logs.line_patterns import (  # fmt: skip
+from sparkctl.logs.line_patterns import (
     ACCESS_LINE,
     ACCESS_LINE_STARTS,
     CHAIN_STARTS,
@@ -269,16 +269,16 @@ class LogDiagnosis:
     step: str | None
     ready: bool
     verdict: Verdict | None
-    facts: tuple[EngineFact, ...] = ()
-    parts: tuple[PhaseDuration, ...] = ()
-    took: tuple[ReportedDuration, ...] = ()
-    lines: int = 0
-    runs: int = 1
-    run_began: int = 1
-    before: Verdict | None = None
-    is_stopped: bool = False
-    sounds_like_an_engine: bool = True
-    reading: LogReading | None = None
+    facts: tuple[EngineFact, ...]
+    parts: tuple[PhaseDuration, ...]
+    took: tuple[ReportedDuration, ...]
+    lines: int
+    runs: int
+    run_began: int
+    before: Verdict | None
+    is_stopped: bool
+    sounds_like_an_engine: bool
+    reading: LogReading | None
 
 
 _MAX_REPORTED_DURATIONS = 64
@@ -1029,9 +1029,12 @@ class LogAnalyzer:
             return
         self._times.advance_time(line)
         for at, seen in enumerate(self.failures):
-            if seen.failure is not None and (seen.failure.cause, seen.failure.weight, seen.failure.fatal) == (
-                failure.cause, failure.weight, failure.fatal
-            ) and self._has_survived(seen, seen.failure):  # fmt: skip
+            if (
+                seen.failure is not None
+                and (seen.failure.cause, seen.failure.weight, seen.failure.fatal)
+                == (failure.cause, failure.weight, failure.fatal)
+                and self._has_survived(seen, seen.failure)
+            ):
                 del self.failures[at]
                 break
         if not make_room_for_failure(self.failures, failure):

@@ -239,15 +239,15 @@ class Sample:
         """Bytes of system memory that processes hold on the GPU side; None if the driver does not report all of them."""
         if self.gpus is None:
             return None
-        held = 0
+        memory = 0
         for gpu in self.gpus:
             for process in (gpu.processes or ()) if gpu.has_unified_memory else ():
                 if process.memory is None:
                     return None
-                held += process.memory
+                memory += process.memory
             if gpu.processes is None:
                 return None
-        return held
+        return memory
 
     @property
     def process_memory(self) -> int | None:
@@ -265,12 +265,12 @@ class Sample:
         if not mine or self.gpus is None or any(gpu.processes is None for gpu in self.gpus):
             return None
         on_gpu = {process.pid for gpu in self.gpus for process in gpu.processes or ()}
-        held = 0
+        memory = 0
         for one in mine:
             if one.resident is None or (one.gpu_memory is None and one.pid in on_gpu):
                 return None
-            held += one.resident + (one.gpu_memory or 0)
-        return held
+            memory += one.resident + (one.gpu_memory or 0)
+        return memory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -299,14 +299,14 @@ def build_memory_bar(memory: MemoryReading, gpu_memory: int | None, process_memo
     free = min(max(0, memory.free), memory.total)
     cache = memory.reclaimable
     used = memory.total - free - cache
-    held = None if gpu_memory is None else min(max(0, gpu_memory), used)
-    other = used - (held or 0)
+    gpu_part = None if gpu_memory is None else min(max(0, gpu_memory), used)
+    other = used - (gpu_part or 0)
     processes = None if process_memory is None else min(max(0, process_memory), other)
-    unaccounted = None if processes is None or held is None else other - processes
+    unaccounted = None if processes is None or gpu_part is None else other - processes
     return MemoryBar(
         total=memory.total,
         available=memory.available,
-        gpu_processes=held,
+        gpu_processes=gpu_part,
         other_used=other,
         page_cache=cache,
         free=free,

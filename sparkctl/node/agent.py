@@ -460,7 +460,7 @@ class DeviceReader:
     def __init__(self, root: str, disks: list[str], psutil: bool = False) -> None:
         self.root = root
         self.disks = disks
-        self.held: dict[str, tuple[float, object]] = {}
+        self.cached: dict[str, tuple[float, object]] = {}
         self.rates: dict[tuple[str, str], tuple[float, int]] = {}
         self.ports = NetworkPorts(root)
         self.sensors: list[tuple[str, str | None, str | None, KernelFile]] = []
@@ -492,10 +492,10 @@ class DeviceReader:
 
     def read_cached(self, name: str, now: float, every: float, read: Callable[[], Any]) -> Any:
         """Return what ``read`` returns, called again only after an interval."""
-        when, value = self.held.get(name, (-ABSENT_RETRY_SECONDS, None))
+        when, value = self.cached.get(name, (-ABSENT_RETRY_SECONDS, None))
         if now - when >= every - 0.5:
             value = read()
-            self.held[name] = (now, value)
+            self.cached[name] = (now, value)
         return value
 
     def compute_rate(self, name: str, counter: str, value: int | None) -> float | None:
@@ -825,7 +825,7 @@ class GpuReader:
         self.retry_at = 0.0
         self.trouble: str | None = None
         self.utilisation_seen: dict[int, int] = {}
-        self.held: dict[tuple[int, str], tuple[float, Any]] = {}
+        self.cached: dict[tuple[int, str], tuple[float, Any]] = {}
 
     def read(self, _request: list[int]) -> Json:
         """Return ``gpus``, or the ``trouble`` that keeps the driver from answering."""
@@ -866,10 +866,10 @@ class GpuReader:
     def read_cached(self, index: int, name: str, every: float, read: Callable[[], Any]) -> Any:
         """Return what ``read`` returns, called again only after an interval: some calls take the driver milliseconds."""
         now = time.monotonic()
-        when, value = self.held.get((index, name), (now - every, None))
+        when, value = self.cached.get((index, name), (now - every, None))
         if now - when >= every:
             value = read()
-            self.held[index, name] = (now, value)
+            self.cached[index, name] = (now, value)
         return value
 
     def read_gpu(self, index: int, handle: Any) -> Json:
@@ -925,15 +925,15 @@ class GpuReader:
         lists = [self.call_nvml(index, call, handle) for call in calls]
         if lists[0] is None:
             return None
-        held: dict[int, int | None] = {}
+        gpu_memory: dict[int, int | None] = {}
         for process in [process for found in lists for process in found or []]:
             size = process.usedGpuMemory
             if size is not None and size >= (1 << 62):
                 size = None  # 2^64 - 1 is "not available"
-            before = held.get(process.pid, size)
-            held[process.pid] = None if size is None or before is None else max(size, before)
+            before = gpu_memory.get(process.pid, size)
+            gpu_memory[process.pid] = None if size is None or before is None else max(size, before)
         shares = self.read_cached(index, "shares", 10, lambda: self.read_process_shares(index, handle))
-        return [{"pid": pid, "memory": size, "busy": shares.get(pid)} for pid, size in sorted(held.items())]
+        return [{"pid": pid, "memory": size, "busy": shares.get(pid)} for pid, size in sorted(gpu_memory.items())]
 
     def read_process_shares(self, index: int, handle: Any) -> dict[int, float]:
         """Return each process's share of the SMs' time, if the driver reports it."""
@@ -1273,16 +1273,16 @@ class NodeAgent:
     def merge_processes(self, now: float) -> list[Json] | None:
         """Return the processes with their GPU memory; None while the processes of the CPU side are not known."""
         listed = self.get_device_fields(now).get("processes")
-        held: dict[int, int | None] = {}
+        gpu_memory: dict[int, int | None] = {}
         for gpu in self.get_gpus() or []:
             for process in gpu["processes"] or []:
-                size, before = process["memory"], held.get(process["pid"], 0)
-                held[process["pid"]] = None if size is None or before is None else size + before
+                size, before = process["memory"], gpu_memory.get(process["pid"], 0)
+                gpu_memory[process["pid"]] = None if size is None or before is None else size + before
         if listed is None:
             return None
-        found = [dict(process, gpu_memory=held.pop(process["pid"], None)) for process in listed or []]
-        found += [self.read_unlisted_process(pid, size) for pid, size in held.items()]
-        self.names = {pid: known for pid, known in self.names.items() if pid in held}
+        found = [dict(process, gpu_memory=gpu_memory.pop(process["pid"], None)) for process in listed or []]
+        found += [self.read_unlisted_process(pid, size) for pid, size in gpu_memory.items()]
+        self.names = {pid: known for pid, known in self.names.items() if pid in gpu_memory}
         return found
 
     def read_unlisted_process(self, pid: int, size: int | None) -> Json:

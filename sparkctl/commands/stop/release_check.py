@@ -59,19 +59,19 @@ class ContainerFootprint:
 
 
 def capture_footprint(
-    container: str, started: float | None, look: NodeInspection, *, shares_shm: bool
+    container: str, started: float | None, inspection: NodeInspection, *, shares_shm: bool
 ) -> ContainerFootprint:
     """Return the footprint of a container that is about to be stopped."""
-    pids = {pid for pid, own in (look.pids or {}).items() if own == container}
-    processes = frozenset((one.pid, one.start) for one in look.procs or () if one.pid in pids)
-    files = frozenset(one.inode for one in look.shm or () if one.users & pids) if shares_shm else frozenset()
+    pids = {pid for pid, own in (inspection.pids or {}).items() if own == container}
+    processes = frozenset((one.pid, one.start) for one in inspection.procs or () if one.pid in pids)
+    files = frozenset(one.inode for one in inspection.shm or () if one.users & pids) if shares_shm else frozenset()
     return ContainerFootprint(
         container=container,
         processes=processes,
         started=started,
         files=files,
         shares_shm=shares_shm,
-        held=look.get_container_memory(container),
+        held=inspection.get_container_memory(container),
     )
 
 
@@ -95,10 +95,10 @@ def find_surviving_processes(was: ContainerFootprint, now: NodeInspection) -> tu
     return tuple(
         Leftover(
             f"process {one.pid} ({format_process_title(one)}), which {'outlived it' if is_certain else 'belongs to no container'}",
-            held or None,
+            memory or None,
             f"sudo kill {one.pid}   (kill -9 if it stays)",
         )
-        for one, held, is_certain in sorted(found, key=lambda each: -(each[1] or 0))
+        for one, memory, is_certain in sorted(found, key=lambda each: -(each[1] or 0))
     )
 
 
@@ -182,7 +182,7 @@ def count_unowned_gpu_bytes(now: NodeInspection) -> int:
     if _FIRST_PID not in alive:
         return 0
     known = alive | set(now.pids or {})
-    return sum(held or 0 for pid, held in (now.gpu or {}).items() if pid not in known)
+    return sum(memory or 0 for pid, memory in (now.gpu or {}).items() if pid not in known)
 
 
 def describe_leftover(one: Leftover) -> str:
@@ -260,9 +260,9 @@ class ReleaseCheck:
         back a minute after its process). What is missing compared with the start may belong to others: two readings
         without a change end that wait, unless the GPU still counts memory of a process that has ended.
         """
-        clock, held = self._ctx.clock, self._was.held
+        clock, memory_before = self._ctx.clock, self._was.held
         expected = parse_expected_memory_label(self._container)
-        own = max(held or 0, expected or 0) or None
+        own = max(memory_before or 0, expected or 0) or None
         began, still = clock.monotonic(), 0
         after = await self._session.read_node(*_NODE_SECTIONS)
         while True:
@@ -271,8 +271,12 @@ class ReleaseCheck:
                 return None, None, left, after
             freed = after.memory.available - self._before.memory.available
             short = compute_missing_memory(self._start, after, own)
-            lacking = None if held is None else max(0, held - freed)
-            is_back = lacking is not None and held is not None and (held < MIN_AWAITED_BYTES or lacking < held // 10)
+            lacking = None if memory_before is None else max(0, memory_before - freed)
+            is_back = (
+                lacking is not None
+                and memory_before is not None
+                and (memory_before < MIN_AWAITED_BYTES or lacking < memory_before // 10)
+            )
             waited = clock.monotonic() - began
             is_over = (
                 still >= _PLATEAU_READINGS
@@ -283,19 +287,19 @@ class ReleaseCheck:
             if is_over or (is_near and not left):
                 self._emit(MemorySampled(clock.unix_time(), self._session.node.name, after.memory))
                 return freed, _compute_missing_bytes(lacking, short, is_back=is_back), left, after
-            if held is not None:
-                tell(f"{format_gib(max(0, freed))} of {format_gib(held)} back")
+            if memory_before is not None:
+                tell(f"{format_gib(max(0, freed))} of {format_gib(memory_before)} back")
             last = after.memory.available
             await clock.sleep(_POLL_SECONDS)
             after = await self._session.read_node(*_NODE_SECTIONS)
-            may_settle = (held is None or is_back) and not count_unowned_gpu_bytes(after)
+            may_settle = (memory_before is None or is_back) and not count_unowned_gpu_bytes(after)
             settled = may_settle and after.memory is not None and abs(after.memory.available - last) < _PLATEAU_BYTES
             still = still + 1 if settled else 0
 
     async def _remove_shared_memory(self) -> tuple[Leftover, ...]:
         """Remove the files in /dev/shm that are certainly its own; return those that stay."""
-        look = await self._session.read_node("shm")
-        certain, likely = find_leftover_shm_files(self._was, look)
+        inspection = await self._session.read_node("shm")
+        certain, likely = find_leftover_shm_files(self._was, inspection)
         if certain:
             argv = [word for one in certain for word in ("{}:{}".format(*one.inode), one.path)]
             script = (Path(node_inspection.__file__).parent / "remove_shared_memory.sh").read_bytes()
@@ -350,13 +354,13 @@ def build_leftover_warning(
 def _explain_missing_memory(session: NodeSession, after: NodeInspection) -> tuple[str, str]:
     """Explain missing memory; GPU processes outside any container come first, because they are the usual cause."""
     outside = [
-        (pid, held)
-        for pid, held in sorted((after.gpu or {}).items(), key=lambda p: -(p[1] or 0))
+        (pid, memory)
+        for pid, memory in sorted((after.gpu or {}).items(), key=lambda p: -(p[1] or 0))
         if pid not in (after.pids or {})
     ]
     if outside:
-        pid, held = outside[0]
-        what = f"process {pid} outside any container holds {format_gib(held)} of GPU memory"
+        pid, memory = outside[0]
+        what = f"process {pid} outside any container holds {format_gib(memory)} of GPU memory"
         return what, f"ps -fp {pid}   and, if it is a leftover of the engine: sudo kill {pid}"
     cache = after.memory.page_cache if after.memory else None
     hint = f"ls -lh /dev/shm   and: sparkctl drop-caches --node {session.node.name}"

@@ -171,9 +171,9 @@ def test_a_secret_is_masked_wherever_it_turns_up() -> None:
         f"OSError: 401 Client Error for url https://user:{key}@hub.example/x with HF_TOKEN={token}",
     ]
     for line in lines:
-        told = repr(diagnose_lines(VLLM[0], line))
-        assert token not in told
-        assert key not in told
+        text = repr(diagnose_lines(VLLM[0], line))
+        assert token not in text
+        assert key not in text
 
 
 def test_a_log_of_an_unknown_engine() -> None:
@@ -308,9 +308,9 @@ def test_an_error_in_a_models_own_text_is_none_of_the_engine() -> None:
         [OOM, SERVING],
         [CORE + "EngineCore encountered a fatal error.", OOM, *[SERVING] * 3],
     ):
-        told = diagnose_lines(*VLLM, SERVING, *log).verdict
-        assert told is not None
-        assert told.cause is FailureCause.CUDA_OUT_OF_MEMORY
+        result = diagnose_lines(*VLLM, SERVING, *log).verdict
+        assert result is not None
+        assert result.cause is FailureCause.CUDA_OUT_OF_MEMORY
 
 
 # several runs in one log
@@ -403,10 +403,10 @@ def test_a_validation_error_is_proved_by_its_first_line() -> None:
         "  Input should be 'ngram' [type=literal_error, input_value='howl', input_type=str]",
         "    For further information visit https://errors.example/2/v/literal_error",
     )
-    told = diagnose_lines(VLLM[0], *error).verdict
-    assert told is not None
-    assert told.evidence[0].line == 2
-    assert told.evidence[0].text.startswith("1 validation error for SpeculativeConfig: method: Input should")
+    result = diagnose_lines(VLLM[0], *error).verdict
+    assert result is not None
+    assert result.evidence[0].line == 2
+    assert result.evidence[0].text.startswith("1 validation error for SpeculativeConfig: method: Input should")
 
 
 def test_a_client_s_request_that_is_refused_is_no_end() -> None:
@@ -528,10 +528,10 @@ def test_the_preparer_says_whether_the_next_line_belongs_to_an_error() -> None:
 
 
 def test_one_line_of_a_refused_flag_is_a_whole_log_of_llama_server() -> None:
-    told = diagnose_lines("error: invalid argument: --no-such-flag")
-    assert told.engine == "llamacpp"
-    assert told.verdict is not None
-    assert told.verdict.cause is FailureCause.UNKNOWN_FLAG
+    result = diagnose_lines("error: invalid argument: --no-such-flag")
+    assert result.engine == "llamacpp"
+    assert result.verdict is not None
+    assert result.verdict.cause is FailureCause.UNKNOWN_FLAG
 
 
 def test_our_own_questions_after_the_end_are_not_its_last_word() -> None:
