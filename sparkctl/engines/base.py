@@ -205,6 +205,19 @@ def build_unnamed_failure(text: str) -> Failure:
     )
 
 
+def name_refused_settings(failure: Failure) -> Failure:
+    """Return the failure of an exception that the code which checks the settings raised: where no rule names its cause, it is a value."""
+    if failure.cause is not FailureCause.CRASHED or failure.weight != FailureWeight.EXCEPTION:
+        return failure
+    return replace(
+        failure,
+        cause=FailureCause.BAD_VALUE,
+        summary=failure.summary.replace("stopped on an error", "refused its settings"),
+        remedy="Correct the setting that the message or the last line of code above it names.",
+        is_inferred=True,
+    )
+
+
 def refine_failure(
     failure: Failure, text: str, step: str | None, facts: Mapping[EngineFactName, str], *, is_serving: bool
 ) -> Failure:

@@ -20,6 +20,7 @@ from sparkctl.engines.base import (
     LineSignal,
     LogSignature,
     build_unnamed_failure,
+    name_refused_settings,
     refine_failure,
 )
 from sparkctl.engines.line_preparer import MAX_LINE_LENGTH, LinePreparer, prepare_text
@@ -781,6 +782,8 @@ class LogAnalyzer:
             self.tracebacks.append(TracebackBlock(traceback.first_line, line.number, text))
         if signal is None or signal.failure is None or traceback.assertion:
             signal = self._classify_exception(text, signal)
+        if traceback.refuses_settings and signal.failure is not None and not self.was_ready:
+            signal = replace(signal, failure=name_refused_settings(signal.failure))
         if traceback.handled and (signal.failure is None or signal.failure.weight >= FailureWeight.EXCEPTION):
             self._mark_handled(traceback.handled, text)
         return signal
