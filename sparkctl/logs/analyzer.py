@@ -861,7 +861,9 @@ class LogAnalyzer:
         failure = None if joined is None else joined.failure
         if joined is not None and failure is not None and failure.weight > FailureWeight.EXCEPTION:
             return joined
-        return LineSignal(failure=build_unnamed_failure(message)) if signal is None else signal
+        told = None if signal is None else signal.failure
+        is_unnamed = told is None or (told.cause is FailureCause.CRASHED and told.weight == FailureWeight.EXCEPTION)
+        return LineSignal(failure=build_unnamed_failure(message)) if signal is None or is_unnamed else signal
 
     def _join_message(self, line: LogLine, text: str, level: str | None, signal: LineSignal | None) -> None:
         """Join the lines of the message of an exception that no rule named, which may be cut by a terminal's width. If a rule
