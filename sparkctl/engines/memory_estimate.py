@@ -17,7 +17,7 @@ from typing import Any
 
 from sparkctl.engines import load_engine, load_engine_part
 from sparkctl.engines.engine_flags import CommandFlags, parse_positive_int
-from sparkctl.model.launch_plan import DockerRunSpec, LaunchPlan
+from sparkctl.model.launch_plan import ContainerSpec
 from sparkctl.model.memory_fit import CheckpointFiles, EstimatePart, EstimateSource
 from sparkctl.model.text.sanitize import load_json_map
 from sparkctl.model.text.units import GIB, format_gib
@@ -635,7 +635,7 @@ def _count_missing_shards(files: list[tuple[str, int]]) -> int:
     return sum(max(0, total - seen) for seen, total in of.values())
 
 
-def map_path_to_node(path: str | None, plan: LaunchPlan | DockerRunSpec) -> str | None:
+def map_path_to_node(path: str | None, plan: ContainerSpec) -> str | None:
     """Return where a model's path in the container is on the node, None if not known: through the longest matching
     mount, or for a hub id through the mount of Hugging Face's cache.
     """
@@ -661,7 +661,7 @@ def map_path_to_node(path: str | None, plan: LaunchPlan | DockerRunSpec) -> str 
     return next((on for home in homes if (on := _map_through_mounts(f"{home}/{folder}", plan)) is not None), None)
 
 
-def _map_through_mounts(path: str, plan: LaunchPlan | DockerRunSpec) -> str | None:
+def _map_through_mounts(path: str, plan: ContainerSpec) -> str | None:
     held = [one for one in plan.mounts if _is_below(path, one.target) and one.source.startswith("/")]
     if not held or "\n" in path or ".." in path.split("/"):
         return None

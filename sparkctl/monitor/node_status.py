@@ -300,26 +300,26 @@ async def build_instance_view(session: NodeSession, container: Container, held: 
 
     None for a foreign container that has ended, and for one that disappeared meanwhile.
     """
+    view = InstanceView(
+        name=container.instance_name if container.is_managed else container.name,
+        node=session.node.name,
+        container=container.name,
+        image=container.image,
+        state=container.state,
+        status=container.status,
+        ours=container.is_managed,
+        memory=held,
+        phase=None,
+        container_id=container.id,
+    )
     if not container.is_managed:
         if not container.is_alive:
             return None
-        is_download = container.get_label(ContainerLabel.DOWNLOAD) is not None
-        step, detail = await _read_download_progress(session, container) if is_download else (None, None)
-        return InstanceView(
-            name=container.name,
-            node=session.node.name,
-            container=container.name,
-            image=container.image,
-            state=container.state,
-            status=container.status,
-            ours=False,
-            memory=held,
-            phase=Phase.PULLING if is_download else None,
-            step=step,
-            detail=detail,
-            profile=container.get_label(ContainerLabel.PROFILE) if is_download else None,
-            container_id=container.id,
-        )
+        if container.get_label(ContainerLabel.DOWNLOAD) is None:
+            return view
+        step, detail = await _read_download_progress(session, container)
+        profile = container.get_label(ContainerLabel.PROFILE)
+        return replace(view, phase=Phase.PULLING, step=step, detail=detail, profile=profile)
     try:
         phase, step, detail = await _read_phase(session, container)
     except ContainerNotFound:
@@ -328,23 +328,15 @@ async def build_instance_view(session: NodeSession, container: Container, held: 
         if isinstance(error, DockerUnavailable):
             await session.docker.ping()  # raises the same if Docker answers to nothing
         phase, step, detail = Phase.UNKNOWN, None, error.message
-    return InstanceView(
-        name=container.instance_name,
-        node=session.node.name,
-        container=container.name,
-        image=container.image,
-        state=container.state,
-        status=container.status,
-        ours=True,
-        memory=held,
+    return replace(
+        view,
         phase=phase,
         step=step,
+        detail=detail,
         profile=container.get_label(ContainerLabel.PROFILE),
         engine=container.get_label(ContainerLabel.ENGINE),
         operator=container.get_label(ContainerLabel.OPERATOR),
         endpoint=format_endpoint_url(session.node, parse_port_label(container)),
-        detail=detail,
-        container_id=container.id,
         port=parse_port_label(container),
         expected=parse_expected_memory_label(container),
         rank=parse_rank_label(container),

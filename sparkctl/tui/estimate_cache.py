@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from sparkctl.model.memory_fit import CheckpointFiles, MemoryBudget, MemoryFit
     from sparkctl.model.missing_part import MissingPart
     from sparkctl.model.profile import Profile
-    from sparkctl.monitor.node_supervisor import NodeSupervisor
     from sparkctl.monitor.node_views import NodeTelemetryView
     from sparkctl.monitor.store import Store
+    from sparkctl.monitor.watch_nodes import NodeSupervisor
     from sparkctl.views.overview.tile_model import StartOffer
 
 _UPDATE_SECONDS = 2.0  # seconds at least between two updates of a node

@@ -17,7 +17,7 @@ from sparkctl.model.text.units import format_clock, format_duration, format_time
 from sparkctl.monitor.event_log import RecentLogLine
 from sparkctl.monitor.switch_progress import SwitchProgress
 from sparkctl.monitor.switch_progress import SwitchStepProgress as Taken
-from sparkctl.views.command_result_view import describe_command_result
+from sparkctl.views.event_log_view import describe_command_result
 from sparkctl.views.event_text import TRANSITION_PHASES
 from sparkctl.views.overview.startup_timeline_view import render_startup_progress
 from sparkctl.views.overview.tile_model import NodeTileModel, build_node_badges

@@ -103,18 +103,24 @@ def read_memory_budget(
 
 async def read_other_holders(session: NodeSession, container: str) -> MemoryBudget | None:
     """Return the node's memory now, with what holds it beside a container: other containers, and processes on the GPU outside
-    of any; None where it did not report it. Raises `DockerError`, `NodeError`."""
-    look = await session.read_node("memory", "processes", "gpu")
+    of any; None where it did not report it.
+
+    Raises `DockerError`, `NodeError`.
+    """
+    look = await session.read_node("memory", "processes", "gpu", "procs")
     others = [one for one in await session.docker.list_containers() if one.id != container]
-    budget, owned = read_memory_budget(look, others, frozenset(), frozenset()), look.pids or {}
-    if budget is None:
-        return None
-    loose = tuple(
+    budget = read_memory_budget(look, others, frozenset(), frozenset())
+    return None if budget is None else replace(budget, holders=(*budget.holders, *list_loose_processes(look)))
+
+
+def list_loose_processes(look: NodeInspection) -> tuple[MemoryHolder, ...]:
+    """Return the processes on the GPU that are in no container. One that has ended, and that the driver still lists, holds nothing."""
+    owned, alive = look.pids or {}, {one.pid for one in look.procs or () if one.is_alive}
+    return tuple(
         MemoryHolder(name=f"process {pid}", ours=False, held=held)
         for pid, held in (look.gpu or {}).items()
-        if pid not in owned
+        if pid not in owned and pid in alive
     )
-    return replace(budget, holders=(*budget.holders, *loose))
 
 
 def memory_budget_of_view(view: NodeTelemetryView, instance: str) -> MemoryBudget | None:

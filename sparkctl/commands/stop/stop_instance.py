@@ -260,6 +260,7 @@ class _StopRun:
             await self._list_containers(self.request.nodes, stack)
             await self._find_other_ranks(stack)
             chosen = self._choose_instances()
+            self._refuse_ambiguous(chosen)
             self._report_needs(chosen)
             if self.request.dry_run:
                 self._report_affected_nodes(chosen)
@@ -269,6 +270,18 @@ class _StopRun:
                 return await self._build_end(StopResult(), chosen)
             with self._replace_pending_stops(chosen):
                 return await self._stop_instances(chosen)
+
+    def _refuse_ambiguous(self, chosen: Sequence[InstanceContainers]) -> None:
+        """Refuse to guess which of several whole instances of one name is meant. Ranks that are left of other starts count as none."""
+        named = [whole for whole in chosen if whole.name == self.request.instance and not whole.missing]
+        if len(named) < 2 or self.request.names_nodes:
+            return
+        where = [" and ".join(whole.nodes) for whole in named]
+        words = [shlex.join(word for node in whole.nodes for word in ("--node", node)) for whole in named]
+        raise InvalidInput(
+            f"{self.request.instance} runs more than once: on {', and on '.join(where)}",
+            "\n".join(f"sparkctl down {self.request.instance} {one}" for one in words),
+        )
 
     async def _stop_instances(self, chosen: Sequence[InstanceContainers]) -> CommandEnded:
         locks: dict[NodeName, HeldNodeLock | BorrowedNodeLock] = {}

@@ -33,13 +33,15 @@ from sparkctl.monitor.findings.fabric_detectors import (
     detect_missing_network,
     detect_rdma_disabled,
 )
-from sparkctl.monitor.findings.gpu_detectors import BusyWaitDetector, StuckClockDetector, ThermalDetector
 from sparkctl.monitor.findings.host_detectors import (
+    BusyWaitDetector,
     DiskSpaceDetector,
     KernelEventDetector,
     OrphanProcessDetector,
     PageCacheDetector,
+    StuckClockDetector,
     SwapGrowthDetector,
+    ThermalDetector,
 )
 from sparkctl.monitor.ranks import count_ranks, find_ranks
 

@@ -300,7 +300,8 @@ class InstanceMeter:
         self._source = MetricsSource.UNASKED
         self._asked = 0.0
         self._readings = 0
-        self._marker_support = QueryMarkerSupport()
+        # Every engine whose counters are read takes a query: a page that is not there is not asked for without our mark.
+        self._marker_support = QueryMarkerSupport(takes_queries=True)
         self._key: str | None = None
         self._log: LogMeter | None = None
 

@@ -188,6 +188,26 @@ async def both() -> AsyncIterator[SimulatedSparks]:
         yield opened
 
 
+async def test_of_two_starts_of_one_name_none_is_stopped_on_a_guess(both: SimulatedSparks, ctx: CommandContext) -> None:
+    for run, daemon in enumerate(both.docker.values()):
+        (old,) = daemon.containers.values()
+        old.body = {
+            **old.body,
+            "Labels": {**old.labels, ContainerLabel.INSTANCE: "big", ContainerLabel.RUN: f"run-{run}"},
+        }
+    nodes = load_config(both.config_path).nodes
+    whichever = StopInstance(instance="big", nodes=nodes, names_nodes=False, everywhere=nodes)
+    _, ended = await collect_events_and_end(stop_instance(ctx, whichever))
+    assert (ended.exit_code, ended.message) == (2, "big runs more than once: on spark1, and on spark2")
+    assert ended.hint == "sparkctl down big --node spark1\nsparkctl down big --node spark2"
+    assert [len(daemon.containers) for daemon in both.docker.values()] == [1, 1]
+    told, ended = await collect_events_and_end(
+        stop_instance(ctx, replace(whichever, nodes=[nodes[1]], names_nodes=True))
+    )
+    assert ended.exit_code == 0, list_warnings(told)
+    assert [len(daemon.containers) for daemon in both.docker.values()] == [1, 0]
+
+
 async def test_a_model_on_two_sparks_is_stopped_on_both_though_one_was_named(
     both: SimulatedSparks, ctx: CommandContext
 ) -> None:

@@ -22,8 +22,7 @@ from sparkctl.model.launch_plan import ContainerLabel
 from sparkctl.model.phase import Phase
 from sparkctl.model.switch_plan import SwitchStep
 from sparkctl.monitor.node_status import read_node_statuses
-from sparkctl.monitor.switch_journal_io import SwitchInProgress
-from sparkctl.node.switch_journal_codec import decode_switch_journal, encode_switch_journal
+from sparkctl.monitor.switch_journal_io import SwitchInProgress, decode_switch_journal, encode_switch_journal
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.simulator import SimulatedSparks
 from sparkctl.views.status_view import format_status

@@ -29,7 +29,7 @@ from sparkctl.model.events import (
 from sparkctl.model.phase import Phase
 from sparkctl.model.switch_plan import SwitchStep
 from sparkctl.model.verdict import FailureCause
-from sparkctl.node.switch_journal_codec import decode_switch_journal
+from sparkctl.monitor.switch_journal_io import decode_switch_journal
 from sparkctl.simulator import SimulatedSparks
 from sparkctl.simulator.sim_node import SudoRule
 from sparkctl.views.history_view import describe_reason

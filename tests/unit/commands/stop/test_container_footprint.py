@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from sparkctl.commands.start.node_fit import list_loose_processes
 from sparkctl.commands.stop.release_check import (
     ContainerFootprint,
     capture_footprint,
@@ -35,6 +36,12 @@ WAS = ContainerFootprint(container=ID, started=1000.0)
 
 def make_inspection(*procs: ProcessInfo, **more: object) -> NodeInspection:
     return replace(NodeInspection(procs=procs, pids={}, gpu={}), **more)  # type: ignore[arg-type]
+
+
+def test_on_the_gpu_what_is_in_no_container_counts_while_it_lives() -> None:
+    dead = replace(CORE, pid=813, is_alive=False)
+    look = make_inspection(CORE, dead, pids={900: ID}, gpu={812: GIB, 813: GIB, 814: GIB, 900: GIB})
+    assert [(one.name, one.held) for one in list_loose_processes(look)] == [("process 812", GIB)]
 
 
 def test_a_process_it_had_is_its_own_and_the_same_pid_with_another_start_is_another() -> None:

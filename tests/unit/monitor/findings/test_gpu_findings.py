@@ -13,7 +13,7 @@ from sparkctl.model.finding import FindingKind, Severity
 from sparkctl.model.phase import Phase
 from sparkctl.model.sample import Gpu, GpuEvents
 from sparkctl.monitor.findings import MAX_SAMPLE_GAP, ConditionTimer
-from sparkctl.monitor.findings.gpu_detectors import BusyWaitDetector, StuckClockDetector, ThermalDetector
+from sparkctl.monitor.findings.host_detectors import BusyWaitDetector, StuckClockDetector, ThermalDetector
 from tests.unit.monitor.findings.node_snapshots import (
     BEGIN,
     HEALTHY,

@@ -106,6 +106,8 @@ def test_the_only_engine_among_several_services_is_read() -> None:
     written = import_and_check(text, "compose.yaml")
     assert (written.profile.name, written.profile.engine) == ("llm", "vllm")
     assert "services.db" in list_keys_of(written, KeyOutcome.UNSUPPORTED)
+    script = text.replace("vllm serve Qwen/Qwen3-8B", "bash -lc 'set -e; echo up; vllm serve Qwen/Qwen3-8B'")
+    assert import_and_check(script).profile.image == "a/b:1"
     neither = "services: {db: {image: 'postgres:15'}, cache: {image: 'redis:7'}}\n"
     with pytest.raises(InvalidInput, match="2 services: db, cache") as error:
         import_and_check(neither, "compose.yaml")
