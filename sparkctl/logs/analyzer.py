@@ -21,6 +21,7 @@ from sparkctl.engines.base import (
     LogSignature,
     build_unnamed_failure,
     name_refused_settings,
+    name_stage_fault,
     refine_failure,
 )
 from sparkctl.engines.line_preparer import MAX_LINE_LENGTH, LinePreparer, prepare_text
@@ -292,6 +293,7 @@ _MAX_FORGIVEN_LINES = 8  # lines in which a program may say what failed before i
 _MAX_HEAD_CHARS = 200  # of a line as the log has it, in which its prefixes stand
 _MIN_TEXT_CHARS = 20  # by which the end of the prefixes is found
 _MAX_CHAIN_LINES = 6  # lines from one exception to the next traceback of the same error
+_LATER_STAGE = re.compile(r"(?<![A-Za-z])PP[1-9]")  # in the name of a process: of pipeline parallelism
 # What stands where an excerpt was cut.
 _CUT_MARK = re.compile(
     r"[\s.…]{0,20}(?:[\[(<]{0,2}(?:\.{2,3}|…)? ?(?:[Tt]runcated|TRUNCATED|snip|cut|omitted)\b[^\])>]{0,60}[\])>]{0,2})?[\s.…]{0,20}$"
@@ -988,8 +990,10 @@ class LogAnalyzer:
                 self.facts[fact.name] = fact
                 if fact.name is EngineFactName.ENGINE_VERSION:
                     self.version_line = line.number
-        if signal.failure is not None:
-            self._record_failure(self._refine_failure(signal.failure, text, is_serving=self.was_ready), line, text)
+        if (failure := signal.failure) is not None:
+            if _LATER_STAGE.search(find_writer(line.text[:_MAX_HEAD_CHARS])):
+                failure = name_stage_fault(failure, text)
+            self._record_failure(self._refine_failure(failure, text, is_serving=self.was_ready), line, text)
         if signal.phase is Phase.READY and 0 < self._ready_at < line.number and any(map(_is_death, self.failures)):
             self.failures.clear()  # it was started again
         # The engine's own ready message does not decide: the rule's line, the health path and a token do.

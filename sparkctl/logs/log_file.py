@@ -263,6 +263,8 @@ def _find_wrapping(lines: Sequence[str], read_header: Callable[[str], str | None
         return launcher
     if any(line.startswith('{"') and _is_logger_record(_load_line(line)) for line in lines):
         return partial(_strip_json, has_ends=True)
+    if (tag := _find_tag(lines)) is not None:
+        return partial(re.compile(rf"(?m)^{re.escape(tag)} ?".encode()).sub, b"")
     known = sum(read_header(line) is not None for line in lines)
     if known >= len(lines) * _ENOUGH_KNOWN:
         return None
@@ -281,6 +283,22 @@ def _find_wrapping(lines: Sequence[str], read_header: Callable[[str], str | None
     if prefix is None and not known and (found := _list_shaped_rests(lines, read)) is not None:
         prefix = _compile_prefix(_SHAPE, _measure_indent(found))
     return None if prefix is None else partial(prefix.sub, b"")
+
+
+# A name before each line, always the same: no time, no number, no level.
+_TAG = re.compile(
+    r"\[(?!(?:DEBUG|INFO|NOTICE|WARN|ERR|CRIT|FATAL))[^\W\d_][^\[\]\d\n]{0,40}\](?= |$)|<[A-Za-z][\w.-]{0,40}>(?= |$)",
+    re.IGNORECASE,
+)
+
+
+def _find_tag(lines: Sequence[str]) -> str | None:
+    """Return the name in brackets with which nearly all lines begin, None where there is none, or where the engines read it themselves."""
+    first = _TAG.match(lines[0])
+    if first is None or len(lines) < _MIN_SAMPLE_LINES or _read_line(f"{first[0]} x") != f"{first[0]} x":
+        return None
+    count = sum(line.startswith(first[0]) for line in lines)
+    return first[0] if count >= len(lines) * (1 - _MOST_OTHERS) else None
 
 
 def _find_launcher_shape(

@@ -130,6 +130,7 @@ PREFIXES = {
     "CloudWatch": "2026-11-20T10:00:{at:02}.123Z vllm/vllm/0a1b2c3d ",
     "supervisord": "2026-11-20 10:00:{at:02},123 DEBG 'vllm' stderr output: ",
     "a launcher in Go": 'time="2026-11-20T10:00:{at:02}Z" level=info msg=',
+    "a tag": "[worker] ",
     "loki in Go": "ts=2026-11-20T10:00:{at:02}Z caller=pump.go:7 level=info msg=",
 }  # before each line; ``at``: a number that changes
 
@@ -258,11 +259,12 @@ def test_nothing_is_taken_from_lines_that_are_understood_as_they_are() -> None:
             "q44",
             "q59",
             "kf07",
+            "kf40",
             "blind10-26",
             "blind11-18",
             "blind11-20",
         }:
-            continue  # quoted in an answer; a collector's level and time before each line; a logger's record among plain lines
+            continue  # quoted in an answer; a launcher's name and a collector's level and time before each line; a logger's record among plain lines
         assert b"".join(strip_wrapping([one.log], read_line_header)) == one.log, one.name
 
 

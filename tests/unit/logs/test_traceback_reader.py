@@ -343,3 +343,25 @@ def test_what_the_code_that_checks_settings_raises_is_a_refused_setting(
     deeper = diagnose(f'{HEADER}\n{outer}{inner}  File "/x/json.py", line 3, in load\n    x()\n{exception}\n')
     assert deeper is not None
     assert deeper.cause is FailureCause.CRASHED
+
+
+@pytest.mark.parametrize(
+    ("writer", "cause"),
+    [
+        ("[2026-05-01 10:00:00 PP0 TP1] ", FailureCause.MODEL_FILES),
+        ("[2026-05-01 10:00:00 PP3 TP1] ", FailureCause.ENGINE_BUG),  # vroomfondel/dgxarley
+        ("(Worker_PP1_TP0 pid=77) ", FailureCause.ENGINE_BUG),
+        ("(Worker_TP1 pid=77) ", FailureCause.MODEL_FILES),
+    ],
+)
+def test_a_weight_without_a_place_in_a_later_stage_of_a_pipeline_is_the_engines_fault(
+    writer: str, cause: FailureCause
+) -> None:
+    log = (HEADER, *FRAME, "KeyError: 'model.layers.37.mlp.experts.w2_weight'")
+    verdict = diagnose("".join(f"{writer}{line}\n" for line in log))
+    assert verdict is not None
+    assert verdict.cause is cause
+    first = "".join(f"{writer.replace('PP3', 'PP0').replace('PP1', 'PP0')}{line}\n" for line in log)
+    both = diagnose("".join(f"{writer}{line}\n" for line in log) + first)
+    assert both is not None
+    assert both.cause is FailureCause.MODEL_FILES
