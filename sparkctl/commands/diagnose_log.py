@@ -334,14 +334,14 @@ async def _add_proved_command(
         request = build_start_request(profile, [session.node], plan.profile)
         home = ["identity", "docker"] if session.home is None else []
         containers = await session.docker.list_containers()
-        look = await session.read_node("memory", "processes", "gpu", *home)
+        inspection = await session.read_node("memory", "processes", "gpu", *home)
         alone = build_changed_plan(ctx, request, session, profile)
         models = await session.read_node(*node_fit.list_model_sections(profile, alone), "memory")
     except (InvalidInput, NodeError, DockerError):
         return proof.prove_verdict(verdict, command.build_changed_command)  # by its flags alone
     measured = node_fit.MeasuredNode(
         ctx=ctx,
-        look=replace(look, models=models.models),
+        node_inspection=replace(inspection, models=models.models),
         containers=containers,
         loading_ids=frozenset(),
         node_count=profile.nodes,
@@ -397,7 +397,7 @@ def build_unknown_instance_error(ctx: CommandContext, instance: str, nodes: Sequ
 
 
 async def diagnose_exit(
-    ctx: CommandContext, node: Node, container_id: str, known: Sequence[Node] = ()
+    ctx: CommandContext, node: Node, container_id: str, known: Sequence[Node]
 ) -> CommandEnded | None:
     """Return the verdict on an ended container, as its start would have given it.
 

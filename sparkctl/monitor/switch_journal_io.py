@@ -38,12 +38,12 @@ class JournalWriteResult(StrEnum):
     FAILED = "failed"
 
 
-def build_write_command(text: str, over: Iterable[str] = ()) -> list[str]:
+def build_write_command(text: str, over: Iterable[str]) -> list[str]:
     """Return the argv that writes the journal; with ``over`` only if one of these texts, or `NO_JOURNAL`, is there."""
     return ["sh", "-s", "--", "write", text, *over]
 
 
-def build_remove_command(over: Iterable[str] = ()) -> list[str]:
+def build_remove_command(over: Iterable[str]) -> list[str]:
     """Return the argv that removes it; ``over`` as in `build_write_command`."""
     return ["sh", "-s", "--", "remove", *over]
 

@@ -52,7 +52,7 @@ async def read_load_views(
     _emit_initial_states(ctx, nodes, emit)
     found = await gather_or_cancel(*(_read_node_load(ctx, node, emit) for node in nodes))
     _emit_version_differences(
-        ctx, {}, {node.name: who for node, who in zip(nodes, found, strict=True) if who is not None}, emit
+        ctx, {}, {node.name: hello for node, hello in zip(nodes, found, strict=True) if hello is not None}, emit
     )
     return store.get_views()
 
@@ -108,16 +108,16 @@ async def _read_node_load(ctx: CommandContext, node: Node, emit: Emit) -> AgentH
 
 async def _read_session_load(session: NodeSession, emit: Emit) -> AgentHello:
     await session.link.connect()
-    (arrived, who), listed = await gather_or_cancel(
+    (arrived, hello), listed = await gather_or_cancel(
         _read_second_sample(session), read_container_list(session, ContainerInspections(session))
     )
     emit(listed)
     emit(arrived)
-    for one in node_settings.list_setting_problems(session.node.name, who, arrived.sample):
+    for one in node_settings.list_setting_problems(session.node.name, hello, arrived.sample):
         emit(FindingReported.from_finding(arrived.ts, one))
     readings = await EngineMeters(session).read_once(listed.instances, arrived.sample.time - arrived.ts)
     emit_meter_readings(session, readings, emit)
-    return who
+    return hello
 
 
 async def _read_second_sample(session: NodeSession) -> tuple[SampleArrived, AgentHello]:
@@ -182,7 +182,7 @@ async def watch_load_views(
             news.clear()
             if len(defects) == len(followers):
                 raise next(iter(defects.values()))
-            known = {one.node.name: one.who for one in followers if one.who is not None}
+            known = {one.node.name: one.hello for one in followers if one.hello is not None}
             if known != compared:
                 _emit_version_differences(ctx, compared, known, emit)
                 compared = known

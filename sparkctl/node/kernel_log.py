@@ -269,7 +269,7 @@ class KernelLogReader:
         self.waiting, self.skipped = [], 0
 
 
-def open_kernel_log(root: str = "", history: bool = True, follows: bool = True) -> KernelLogReader:
+def open_kernel_log(root: str, history: bool = True, follows: bool = True) -> KernelLogReader:
     """Return the reader of this machine; without ``history`` of what is logged from now on, without ``follows`` of what
     there is now.
 

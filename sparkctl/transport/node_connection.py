@@ -74,6 +74,29 @@ class ConnectionStatus:
     next_try: float | None = None
 
 
+class ConnectionStatusKeeper:
+    """The status of a connection, and who is told of its changes; see `NodeConnection`."""
+
+    def __init__(self) -> None:
+        self._status = ConnectionStatus(NodeState.UNKNOWN)
+        self._listeners: list[Callable[[ConnectionStatus], None]] = []
+
+    @property
+    def status(self) -> ConnectionStatus:
+        """The last known state, without a check."""
+        return self._status
+
+    def add_status_listener(self, listener: Callable[[ConnectionStatus], None]) -> Callable[[], None]:
+        """Call ``listener`` at every change, from the event loop; the returned function removes it."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    def _publish_status(self, status: ConnectionStatus) -> None:
+        self._status = status
+        for listener in tuple(self._listeners):
+            listener(status)
+
+
 class NodeConnection(Protocol):
     """One connection that carries everything to and from a node.
 

@@ -177,8 +177,8 @@ class MemoryEstimateCache:
         with suppress(NodeError):
             async with self._supervisor.create_background_session(node) as session:
                 await session.link.connect()
-                look = await session.read_node(*(f"model={place}" for place in new))
-            self._found |= {(node.name, one.place): (now, one) for one in look.models}
+                inspection = await session.read_node(*(f"model={place}" for place in new))
+            self._found |= {(node.name, one.place): (now, one) for one in inspection.models}
             self._tried.pop(node.name)
 
     def _is_due(self, node: NodeName, place: str, now: float) -> bool:

@@ -71,8 +71,8 @@ def describe_command_result(
     if ended.verdict is not None:
         return f"{sign} {ended.instance} failed{where}: {ended.verdict.summary}", tone
     if verb == "free" and ended.outcome is Outcome.DONE:
-        told = "; ".join((ended.message or "").splitlines())
-        return f"{sign} everything that sparkctl started{where} has stopped{f'; {told}' if told else ''}", tone
+        message = "; ".join((ended.message or "").splitlines())
+        return f"{sign} everything that sparkctl started{where} has stopped{f'; {message}' if message else ''}", tone
     if verb == "tunnel" and good:
         return f"{sign} the tunnel to {ended.instance} has ended", tone
     if ended.message:
@@ -223,7 +223,7 @@ def describe_log_entry(one: EventLogEntry) -> tuple[str, TextStyle]:
             raise AssertionError(f"no words for {event!r}")
 
 
-def render_event_log_entry(one: EventLogEntry, names: int, explained: Collection[tuple[NodeName, str]] = ()) -> TextRow:
+def render_event_log_entry(one: EventLogEntry, names: int, explained: Collection[tuple[NodeName, str]]) -> TextRow:
     """Return an entry as a row; ``names`` is the width of the node's name. ``explained``: the instances whose failure is explained
     on the same screen."""
     when = format_time_of_day(one.when, has_seconds=True)

@@ -77,7 +77,7 @@ _AGE_PATTERN = re.compile(r"(?<!\d)(an?|\d{1,4}) (" + "|".join(_AGE_UNITS) + r")
 
 def format_status_table(
     views: Sequence[NodeStatusView],
-    width: int | None = None,
+    width: int | None,
     found_on: Mapping[NodeName, Sequence[Finding]] = MappingProxyType({}),
 ) -> list[TextRow]:
     """Return the table of ``status``; no row of it is wider than ``width``. What does not fit is in the wide form.
@@ -249,15 +249,15 @@ def _format_switch_notice(view: NodeStatusView, width: int | None) -> list[str]:
         return []
     from sparkctl.monitor.switch_journal_io import build_switch_refusal
 
-    told = build_switch_refusal(view.name, view.switch, is_held=view.switch.is_held)
-    said = told.message.removeprefix(f"{view.name}: ")
+    refusal = build_switch_refusal(view.name, view.switch, is_held=view.switch.is_held)
+    said = refusal.message.removeprefix(f"{view.name}: ")
     lines = wrap_line(f"    {get_state_symbol(Severity.WARNING)} {sanitize_line(said)}", width, 6)
     return lines + [
-        each for one in (told.hint or "").splitlines() for each in wrap_line(f"    try: {sanitize_line(one)}", width)
+        each for one in (refusal.hint or "").splitlines() for each in wrap_line(f"    try: {sanitize_line(one)}", width)
     ]
 
 
-def format_instance_blocks(instances: Sequence[InstanceView], width: int | None = None) -> list[list[str]]:
+def format_instance_blocks(instances: Sequence[InstanceView], width: int | None) -> list[list[str]]:
     """Return each instance as one line, or as several if it is narrow; in the order of `sort_by_owner`."""
     return _align_columns([_list_instance_cells(instance) for instance in sort_by_owner(instances)], width)
 

@@ -63,10 +63,10 @@ class StuckClockDetector:
         )
         evidence = (*build_gpu_evidence(gpu), FindingEvidence("event reasons", "none", None, "nvml"))
         return Finding(
-            kind=FindingKind.STUCK_CLOCK,
-            severity=Severity.PROBLEM,
-            node=snapshot.node,
-            summary=summary,
+            FindingKind.STUCK_CLOCK,
+            Severity.PROBLEM,
+            snapshot.node,
+            summary,
             remedy=_STUCK_CLOCK_REMEDY,
             evidence=evidence,
             since=standing.since,
@@ -119,10 +119,10 @@ class ThermalDetector:
         if (count := _sum_thermal_counters(gpu.events)) is not None:
             evidence.append(FindingEvidence("slowed by heat so far", format_duration(count / 1e9), None, "nvml"))
         return Finding(
-            kind=FindingKind.THERMAL,
-            severity=Severity.WARNING,
-            node=snapshot.node,
-            summary="heat slows the GPU down" + ("" if gpu.celsius is None else f" at {gpu.celsius:.0f} °C"),
+            FindingKind.THERMAL,
+            Severity.WARNING,
+            snapshot.node,
+            "heat slows the GPU down" + ("" if gpu.celsius is None else f" at {gpu.celsius:.0f} °C"),
             remedy="give it air on all sides; a lower top clock costs little decode speed: sudo nvidia-smi -lgc 0,2100   "
             "(undo: sudo nvidia-smi -rgc)",
             evidence=tuple(evidence),
@@ -169,10 +169,10 @@ class BusyWaitDetector:
     def _build_busy_wait_finding(self, snapshot: NodeSnapshot, gpu: Gpu, standing: PersistentCondition) -> Finding:
         power = f"{gpu.power:.0f} W" if gpu.power is not None else ""
         return Finding(
-            kind=FindingKind.BUSY_WAIT,
-            severity=Severity.WARNING,
-            node=snapshot.node,
-            summary=f"the GPU is fully busy at only {power}: something waits in a loop, perhaps for the other Spark, or hangs",
+            FindingKind.BUSY_WAIT,
+            Severity.WARNING,
+            snapshot.node,
+            f"the GPU is fully busy at only {power}: something waits in a loop, perhaps for the other Spark, or hangs",
             remedy="see the engine's log on both nodes (sparkctl logs NAME -f); if no token comes: sparkctl down NAME, up again",
             evidence=build_gpu_evidence(gpu),
             since=standing.since,
@@ -225,10 +225,10 @@ class DiskSpaceDetector:
             paths = " and ".join(disk.path for disk in disks)
             found.append(
                 Finding(
-                    kind=FindingKind.DISK,
-                    severity=severity,
-                    node=snapshot.node,
-                    summary=f"only {format_gib(free)} of {format_gib(total)} free for {paths}",
+                    FindingKind.DISK,
+                    severity,
+                    snapshot.node,
+                    f"only {format_gib(free)} of {format_gib(total)} free for {paths}",
                     remedy="docker system df; docker image prune   (and models that are no longer used)",
                     evidence=(
                         FindingEvidence("free", format_gib(free), None, "statvfs"),
@@ -268,25 +268,27 @@ class OrphanProcessDetector:
         self._seen = (self._seen & living) | (listed or set())
         found = []
         for process in snapshot.sample.processes or ():
-            held = process.gpu_memory
-            claim = None if held is None else self._is_orphan(process, listed)
-            standing = self._lasting.update_condition(process.pid, claim and (held or 0) >= self.LEAST, snapshot.sample)
-            if standing is None or held is None:
+            gpu_memory = process.gpu_memory
+            claim = None if gpu_memory is None else self._is_orphan(process, listed)
+            standing = self._lasting.update_condition(
+                process.pid, claim and (gpu_memory or 0) >= self.LEAST, snapshot.sample
+            )
+            if standing is None or gpu_memory is None:
                 continue
             name = process.name or "a process"
             why = "its container is gone" if process.container else "its parent is gone"
             evidence = [
-                FindingEvidence("GPU memory", format_gib(held), None, "nvml"),
+                FindingEvidence("GPU memory", format_gib(gpu_memory), None, "nvml"),
                 FindingEvidence("pid", str(process.pid), None, "proc"),
                 FindingEvidence("parent", str(process.parent), None, "proc"),
                 FindingEvidence("container", process.container[:12] if process.container else "none", None, "cgroup"),
             ]
             found.append(
                 Finding(
-                    kind=FindingKind.ORPHAN,
-                    severity=Severity.WARNING,
-                    node=snapshot.node,
-                    summary=f"{name} (pid {process.pid}) holds {format_gib(held)} but nothing manages it: {why}",
+                    FindingKind.ORPHAN,
+                    Severity.WARNING,
+                    snapshot.node,
+                    f"{name} (pid {process.pid}) holds {format_gib(gpu_memory)} but nothing manages it: {why}",
                     remedy=f"if you do not know it: sudo kill {process.pid}   (kill -9 if it stays)",
                     evidence=tuple(evidence),
                     since=standing.since,
@@ -341,10 +343,10 @@ class SwapGrowthDetector:
         )
         return [
             Finding(
-                kind=FindingKind.SWAP,
-                severity=Severity.PROBLEM if scarce else Severity.WARNING,
-                node=snapshot.node,
-                summary=f"swap keeps growing, {format_gib(memory.swap_used)} by now: memory is short, and the Spark freezes when swap is full",
+                FindingKind.SWAP,
+                Severity.PROBLEM if scarce else Severity.WARNING,
+                snapshot.node,
+                f"swap keeps growing, {format_gib(memory.swap_used)} by now: memory is short, and the Spark freezes when swap is full",
                 remedy="stop what is not needed (sparkctl down NAME), or give the engine less: a smaller "
                 "mem-fraction-static / gpu-memory-utilization or context",
                 evidence=evidence,
@@ -404,10 +406,10 @@ class PageCacheDetector:
                 remedy = f"sparkctl drop-caches --node {snapshot.node}"
                 found.append(
                     Finding(
-                        kind=FindingKind.PAGE_CACHE,
-                        severity=Severity.WARNING,
-                        node=snapshot.node,
-                        summary=summary,
+                        FindingKind.PAGE_CACHE,
+                        Severity.WARNING,
+                        snapshot.node,
+                        summary,
                         remedy=remedy,
                         instance=one.name,
                         evidence=evidence,
@@ -461,10 +463,10 @@ def _build_finding(snapshot: NodeSnapshot, events: Sequence[KernelEvent]) -> Fin
     instance = find_instance_name(last.container, snapshot.instances or ())
     whose = "" if last.container is None else f" (of {instance or 'container ' + last.container[:12]})"
     return Finding(
-        kind=FindingKind.KERNEL,
-        severity=rate_kernel_events(events),
-        node=snapshot.node,
-        summary=last.meaning + whose + (f", {count} times" if count > 1 else ""),
+        FindingKind.KERNEL,
+        rate_kernel_events(events),
+        snapshot.node,
+        last.meaning + whose + (f", {count} times" if count > 1 else ""),
         remedy=last.remedy or None,
         instance=instance,
         evidence=(
@@ -494,10 +496,10 @@ def list_unclean_boot(node: NodeName, end: BootEnd | None, uptime: float) -> lis
     last = before[-1].text if before else end.last[-1] if end.last else None
     return [
         Finding(
-            kind=FindingKind.LAST_BOOT,
-            severity=Severity.WARNING if uptime <= _FRESH_BOOT_SECONDS else Severity.NOTE,
-            node=node,
-            summary=f"the previous boot ended without a shutdown{when}{cause}",
+            FindingKind.LAST_BOOT,
+            Severity.WARNING if uptime <= _FRESH_BOOT_SECONDS else Severity.NOTE,
+            node,
+            f"the previous boot ended without a shutdown{when}{cause}",
             remedy=(before[-1].remedy if before else "")
             or "a power cut, heat, or a freeze when memory ran out can cause it: check the temperatures (sparkctl top), and leave more memory free",
             evidence=() if last is None else (FindingEvidence("last line", last, None, "journal"),),

@@ -211,11 +211,11 @@ class _ComposeReader:
 
     def read_environment(self, key: str, value: object) -> None:
         for name, one in as_mapping(value).items():
-            told = scalar_text(one)
-            if told is None and one is not None:
+            text = scalar_text(one)
+            if text is None and one is not None:
                 self.ledger.add_malformed(f"{key}.{name}", f"a variable cannot be {describe_kind(one)}")
                 continue
-            self.apply_flag("env", name if told is None else f"{name}={self.to_profile_text(told)}", f"{key}.{name}")
+            self.apply_flag("env", name if text is None else f"{name}={self.to_profile_text(text)}", f"{key}.{name}")
 
     def read_volumes(self, key: str, value: object) -> None:
         for one in value if isinstance(value, list) else [value]:

@@ -56,7 +56,7 @@ class CommandLineDialog(ModalScreen[str]):
         self,
         commands: CommandParser,
         typed: Sequence[str],
-        line: str = "",
+        line: str,
         refused: SparkctlError | None = None,
         instances: Callable[[str], Sequence[str]] = lambda verb: (),
     ) -> None:

@@ -32,7 +32,7 @@ class StatusSegment:
     """A part of the line. The parts of the highest ``rank`` are left out first where the line is too narrow."""
 
     text: str
-    style: str = ""
+    style: str
     rank: int = 0
 
 

@@ -464,7 +464,7 @@ class LogView(LogScrollView, can_focus=True):
             """Return whether a newer message of this view replaces this one."""
             return isinstance(message, LogView.Changed) and message.view is self.view
 
-    def __init__(self, buffer: LogBuffer, *, zone: tzinfo | None = None) -> None:
+    def __init__(self, buffer: LogBuffer, *, zone: tzinfo | None) -> None:
         super().__init__(buffer, LogLineRenderer(buffer.sources, zone=zone))
         self.state = LogViewState()
         self.key_filter: Callable[[KeyPress], bool] | None = None  # called with every key; True: the key is handled

@@ -169,7 +169,7 @@ def test_details_name_the_source_s_figure_beside_the_live_one() -> None:
     live = EngineMeter(activity=EngineActivity.DECODING, generation_rate=12.4, running=1)
     one = replace(make_instance_view("a"), numbers=live, reference=reference)
     text = "\n".join(format_status([make_status_view(one)], 200))
-    assert text.endswith("· 12.4 tok/s · source 12.7")
+    assert text.endswith("· 12.4 tok/s · published 12.7")
     two = replace(one, numbers=replace(live, running=4))
     assert "source" not in "\n".join(format_status([make_status_view(two)], 200))
 

@@ -136,10 +136,10 @@ def test_a_service_without_an_image_is_said() -> None:
 def test_every_key_of_the_file_is_accounted_for() -> None:
     written = import_and_check(FILE, "compose.yaml", service="llm")
     data = yaml.safe_load(FILE)
-    told = {
+    found = {
         key.replace(" ", ".").split(".")[0] for key in (account.key for account in written.imported.ledger.accounts)
     }
-    assert [key for key in (*data["services"]["llm"], *data) if key not in told] == []
+    assert [key for key in (*data["services"]["llm"], *data) if key not in found] == []
 
 
 def test_a_default_of_several_words_is_split_as_compose_does() -> None:
