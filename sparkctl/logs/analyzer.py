@@ -864,8 +864,8 @@ class LogAnalyzer:
         failure = None if joined is None else joined.failure
         if joined is not None and failure is not None and failure.weight > FailureWeight.EXCEPTION:
             return joined
-        told = None if signal is None else signal.failure
-        is_unnamed = told is None or (told.cause is FailureCause.CRASHED and told.weight == FailureWeight.EXCEPTION)
+        bare = None if signal is None else signal.failure
+        is_unnamed = bare is None or (bare.cause is FailureCause.CRASHED and bare.weight == FailureWeight.EXCEPTION)
         return LineSignal(failure=build_unnamed_failure(message)) if signal is None or is_unnamed else signal
 
     def _join_message(self, line: LogLine, text: str, level: str | None, signal: LineSignal | None) -> None:
