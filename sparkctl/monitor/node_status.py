@@ -54,7 +54,8 @@ _WATCH_SECONDS = 2.0  # between two rounds of `status --watch`
 _PROOF_TIMEOUT = 10.0
 _PROOF_SECONDS, _NO_PROOF_SECONDS = 900.0, 30.0  # how long a proof counts, and how long that there is none
 _DOWNLOAD_TAIL_LINES = 200  # a message a second, and what the client prints between them
-_LOOK_GAP_SECONDS, _LOOK_TIMEOUT_SECONDS = 0.2, 3.0  # between the two samples of a look, and for all of it
+_FIGURES_TIMEOUT_SECONDS = 2.5  # an engine with nothing but counters is read twice, a second apart
+_SAMPLE_GAP_SECONDS, _READING_TIMEOUT_SECONDS = 0.2, 3.0  # between the two samples of a look, and for all of it
 _SIGKILL_EXIT = 137
 _SIGNAL_EXITS = (130, _SIGKILL_EXIT, 143)  # 128 and SIGINT, SIGKILL or SIGTERM
 
@@ -90,21 +91,25 @@ async def _build_status_view(
     ctx: CommandContext, session: NodeSession, on_findings: FindingsReader | None, measures: str | bool
 ) -> NodeStatusView:
     await session.link.connect()
-    look, containers = await gather_or_cancel(
+    inspection, containers = await gather_or_cancel(
         session.read_node("memory", "processes", "gpu", "journal", "downloads"), _list_containers(session)
     )
     if on_findings is None:
-        return await _complete_status_view(ctx, session, look, containers)
+        return await _complete_status_view(ctx, session, inspection, containers)
     # only now: sshd may open no more than one session at a time (MaxSessions)
     view, seen = await gather_or_cancel(
-        _complete_status_view(ctx, session, look, containers), _look_once(session, containers)
+        _complete_status_view(ctx, session, inspection, containers), _read_node_once(session, containers)
     )
     if seen is not None:
         on_findings(session.node.name, seen.find_problems(view))
     wanted = [one for one in view.instances if measures is True or measures in (one.name, one.container)]
     if not wanted or isinstance(containers, DockerError):
         return view
-    return await _add_figures(session, view, wanted, containers, 0.0 if seen is None else seen.ahead)
+    try:
+        async with asyncio.timeout(_FIGURES_TIMEOUT_SECONDS if measures is True else None):
+            return await _add_figures(session, view, wanted, containers, 0.0 if seen is None else seen.ahead)
+    except TimeoutError:  # an engine that does not answer: the table does not wait for it
+        return view
 
 
 async def _add_figures(
@@ -139,20 +144,23 @@ async def _add_figures(
 
 
 async def _complete_status_view(
-    ctx: CommandContext, session: NodeSession, look: NodeInspection, containers: tuple[Container, ...] | DockerError
+    ctx: CommandContext,
+    session: NodeSession,
+    inspection: NodeInspection,
+    containers: tuple[Container, ...] | DockerError,
 ) -> NodeStatusView:
     node = session.node
-    left = build_journal_view(look.journal)
+    left = build_journal_view(inspection.journal)
     switch = None if left.found is JournalPresence.NONE else left
     if isinstance(containers, DockerError):
-        return replace(_build_view_without_docker(ctx, node, containers, look.memory), switch=switch)
+        return replace(_build_view_without_docker(ctx, node, containers, inspection.memory), switch=switch)
     instances = await gather_or_cancel(
-        *(build_instance_view(session, c, look.get_container_memory(c.id)) for c in containers)
+        *(build_instance_view(session, c, inspection.get_container_memory(c.id)) for c in containers)
     )
     shown = mark_rollback_containers([one for one in instances if one], list_rollback_containers(switch))
-    shown = (*shown, *(build_download_view(node, one) for one in look.downloads))
+    shown = (*shown, *(build_download_view(node, one) for one in inspection.downloads))
     return NodeStatusView(
-        name=node.name, state=NodeState.OK, when=ctx.clock.unix_time(), memory=look.memory, instances=shown, switch=switch,
+        name=node.name, state=NodeState.OK, when=ctx.clock.unix_time(), memory=inspection.memory, instances=shown, switch=switch,
     )  # fmt: skip
 
 
@@ -183,7 +191,8 @@ async def read_node_statuses(
     """Return a view of each node, read at the same time.
 
     ``on_findings`` gets what one look at a node finds, the worst first; it is not called for a node whose agent does not run.
-    With it, ``measures`` names the instance whose engine's figures are read, too; True: of all. That takes a second.
+    With it, ``measures`` names the instance whose engine's figures are read, too; True: of all, within a
+    few seconds. That takes a second.
     """
 
     async def read_one_node(node: Node) -> NodeStatusView:
@@ -194,13 +203,13 @@ async def read_node_statuses(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _NodeLook:
+class _NodeReading:
     """One look at a node: its identity, a sample, what its kernel logged, and what Docker tells of its containers.
 
     ``ahead``: seconds by which the node's clock is ahead of ours.
     """
 
-    who: AgentHello
+    hello: AgentHello
     sample: Sample
     ahead: float
     kernel: tuple[KernelEvent, ...]
@@ -213,11 +222,11 @@ class _NodeLook:
 
         is_known = view.docker_known and view.state is NodeState.OK
         instances = tuple(map(self.inspections.add_inspection, view.instances)) if is_known else None
-        settings = node_settings.list_setting_problems(view.name, self.who, self.sample)
+        settings = node_settings.list_setting_problems(view.name, self.hello, self.sample)
         return sort_by_severity([*settings, *detect_once(NodeSnapshot(view.name, self.sample, instances, self.kernel))])
 
 
-async def _look_once(session: NodeSession, containers: tuple[Container, ...] | DockerError) -> _NodeLook | None:
+async def _read_node_once(session: NodeSession, containers: tuple[Container, ...] | DockerError) -> _NodeReading | None:
     """Return one look at a node that is connected; None where the agent does not run, or the node answers no more."""
     from sparkctl.monitor.kernel_log import read_kernel_log
     from sparkctl.monitor.sampler import DOCKER_ROOT, read_identity_and_sample
@@ -226,12 +235,12 @@ async def _look_once(session: NodeSession, containers: tuple[Container, ...] | D
     inspections = ContainerInspections(session)
 
     async def read_sample() -> tuple[AgentHello, Sample, float] | None:
-        known = await read_identity_and_sample(session, disks, _LOOK_GAP_SECONDS)
+        known = await read_identity_and_sample(session, disks, _SAMPLE_GAP_SECONDS)
         return None if known is None else (*known, known[1].time - session.clock.unix_time())
 
     try:
         with isolate_node_failures(session.node):
-            async with asyncio.timeout(_LOOK_TIMEOUT_SECONDS):
+            async with asyncio.timeout(_READING_TIMEOUT_SECONDS):
                 listed = () if isinstance(containers, DockerError) else containers
                 known, _ = await gather_or_cancel(read_sample(), inspections.update_inspections(listed))
                 log = await read_kernel_log(session)
@@ -239,9 +248,9 @@ async def _look_once(session: NodeSession, containers: tuple[Container, ...] | D
         return None
     if known is None:
         return None
-    who, sample, ahead = known
+    hello, sample, ahead = known
     kernel = () if log is None else log.events
-    return _NodeLook(who=who, sample=sample, ahead=ahead, kernel=kernel, inspections=inspections)
+    return _NodeReading(hello=hello, sample=sample, ahead=ahead, kernel=kernel, inspections=inspections)
 
 
 def _apply_head_states(views: Sequence[NodeStatusView]) -> tuple[NodeStatusView, ...]:
@@ -295,31 +304,31 @@ async def _read_or_show_reconnect(
     return view
 
 
-async def build_instance_view(session: NodeSession, container: Container, held: int | None) -> InstanceView | None:
+async def build_instance_view(session: NodeSession, container: Container, memory: int | None) -> InstanceView | None:
     """Return a container's view, ``held`` being its memory.
 
     None for a foreign container that has ended, and for one that disappeared meanwhile.
     """
+    view = InstanceView(
+        name=container.instance_name if container.is_managed else container.name,
+        node=session.node.name,
+        container=container.name,
+        image=container.image,
+        state=container.state,
+        status=container.status,
+        ours=container.is_managed,
+        memory=memory,
+        phase=None,
+        container_id=container.id,
+    )
     if not container.is_managed:
         if not container.is_alive:
             return None
-        is_download = container.get_label(ContainerLabel.DOWNLOAD) is not None
-        step, detail = await _read_download_progress(session, container) if is_download else (None, None)
-        return InstanceView(
-            name=container.name,
-            node=session.node.name,
-            container=container.name,
-            image=container.image,
-            state=container.state,
-            status=container.status,
-            ours=False,
-            memory=held,
-            phase=Phase.PULLING if is_download else None,
-            step=step,
-            detail=detail,
-            profile=container.get_label(ContainerLabel.PROFILE) if is_download else None,
-            container_id=container.id,
-        )
+        if container.get_label(ContainerLabel.DOWNLOAD) is None:
+            return view
+        step, detail = await _read_download_progress(session, container)
+        profile = container.get_label(ContainerLabel.PROFILE)
+        return replace(view, phase=Phase.PULLING, step=step, detail=detail, profile=profile)
     try:
         phase, step, detail = await _read_phase(session, container)
     except ContainerNotFound:
@@ -328,23 +337,15 @@ async def build_instance_view(session: NodeSession, container: Container, held: 
         if isinstance(error, DockerUnavailable):
             await session.docker.ping()  # raises the same if Docker answers to nothing
         phase, step, detail = Phase.UNKNOWN, None, error.message
-    return InstanceView(
-        name=container.instance_name,
-        node=session.node.name,
-        container=container.name,
-        image=container.image,
-        state=container.state,
-        status=container.status,
-        ours=True,
-        memory=held,
+    return replace(
+        view,
         phase=phase,
         step=step,
+        detail=detail,
         profile=container.get_label(ContainerLabel.PROFILE),
         engine=container.get_label(ContainerLabel.ENGINE),
         operator=container.get_label(ContainerLabel.OPERATOR),
         endpoint=format_endpoint_url(session.node, parse_port_label(container)),
-        detail=detail,
-        container_id=container.id,
         port=parse_port_label(container),
         expected=parse_expected_memory_label(container),
         rank=parse_rank_label(container),

@@ -19,7 +19,7 @@ PATIENCE = 60.0  # seconds: a test that passes never waits so long, however slow
 # A start in a fifth of a second. Tokens come less fast: every step of decoding is computed, and its log lines go through Docker,
 # SSH and what reads them, for each second that a test's clock is forwarded.
 FAST = {"speed": 50.0, "decode_speed": 20.0}
-LOOK = (Path(__file__).parents[2] / "sparkctl/node/node_inspection.sh").read_bytes()
+INSPECTION_SCRIPT = (Path(__file__).parents[2] / "sparkctl/node/node_inspection.sh").read_bytes()
 SGLANG_IMAGE = "scitrera/dgx-spark-sglang:0.5.12"
 SGLANG = shlex.split(
     "python -m sglang.launch_server --model-path /models/Qwen3.6-27B-FP8 --host 0.0.0.0 --port 8003 --tp 1 "

@@ -41,20 +41,20 @@ class TransferReporter:
         self.clock, self.emit, self.source, self.target, self.name = clock, emit, source, target, name
         self._pace = TransferRate(None)
         self._what = ""
-        self._told_at = 0.0
+        self._reported_at = 0.0
         self._present = self._done = 0
 
     def begin_item(self, what: str, total: int | None, done: int = 0) -> None:
         """Begin a new item."""
-        self._pace, self._what, self._told_at, self._present = TransferRate(total), what, 0.0, done
+        self._pace, self._what, self._reported_at, self._present = TransferRate(total), what, 0.0, done
         self.report_progress(done)
 
     def report_progress(self, done: int, *, is_last: bool = False, parts: Sequence[TransferPart] = ()) -> None:
         """Report the bytes that have arrived."""
         now, self._done = self.clock.monotonic(), done
         rate, left = self._pace.add_sample(now, done)
-        if is_last or self._told_at == 0.0 or now - self._told_at >= _PROGRESS_SECONDS:
-            self._told_at = now
+        if is_last or self._reported_at == 0.0 or now - self._reported_at >= _PROGRESS_SECONDS:
+            self._reported_at = now
             self.emit(
                 TransferProgressed(
                     ts=self.clock.unix_time(),
@@ -118,10 +118,10 @@ async def _read_checksums(
 ) -> list[str | None]:
     """Return the checksum of each file, None where it could not be read."""
     found: list[str | None] = [None] * len(files)
-    held = await start_transfer_program(session, {"role": "sum", "files": list(files)})
+    process = await start_transfer_program(session, {"role": "sum", "files": list(files)})
     done = 0
     try:
-        while line := await asyncio.wait_for(held.readline(), _CHECKSUM_TIMEOUT_SECONDS):
+        while line := await asyncio.wait_for(process.readline(), _CHECKSUM_TIMEOUT_SECONDS):
             message = parse_message(session.node.name, line)
             if "done" in message:
                 return found
@@ -132,7 +132,7 @@ async def _read_checksums(
     except TimeoutError:
         pass
     finally:
-        await held.release()
+        await process.release()
     raise NodeUnreachable(session.node.name, f"{session.node.name} did not finish the checksums of its files")
 
 

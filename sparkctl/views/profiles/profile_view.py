@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sparkctl import engines
-from sparkctl.commands.import_profile import ImportedProfile
 from sparkctl.errors import SparkctlError
 from sparkctl.model.finding import Severity
 from sparkctl.model.json_codec import to_json_data
@@ -42,11 +41,14 @@ from sparkctl.views.text.styled_text import (
     measure_text,
 )
 
+if TYPE_CHECKING:
+    from sparkctl.commands.import_profile import ImportedProfile
+
 _MIN_TITLE_COLUMNS = 24  # of a title beside what stands before it
 _LABEL_INDENT = 12  # below the value of a labelled line
 
 
-def format_profile_list(summaries: Sequence[ProfileSummary], width: int | None = None) -> list[TextRow]:
+def format_profile_list(summaries: Sequence[ProfileSummary], width: int | None) -> list[TextRow]:
     """Return a head and a row per profile: name, engine, origin and title; a broken one shows how to check it.
 
     In a terminal of ``width`` columns a long title goes on in its column, or below the name where that is too narrow.
@@ -175,8 +177,8 @@ def summarize_reference(references: Sequence[Reference]) -> str | None:
         after.append(f"first request {cold.as_text()} tok/s")
     if (room := find_context(references)) is not None:
         after.append(f"up to {room:,} tokens of context")
-    told = "; ".join([*([", ".join(words)] if words else []), *after])
-    return f"{told} · {', '.join(list_source_names(references))}" if told else None
+    text = "; ".join([*([", ".join(words)] if words else []), *after])
+    return f"{text} · {', '.join(list_source_names(references))}" if text else None
 
 
 def _count_requests(count: int, *, short: bool = False) -> str:
@@ -189,10 +191,10 @@ def _format_reference(one: Reference) -> list[str]:
     lines += [f"  set-up: {one.setup}"] if one.setup else []
     lines += [f"  not compared with yours: {one.differs}"] if one.differs else []
     times = (("ready after", one.ready_cold, "cold"), ("ready after", one.ready_warm, "warm"))
-    told = [f"{name} {format_duration(seconds)} ({state})" for name, seconds, state in times if seconds is not None]
-    told += [] if one.generation_cold is None else [f"first request {one.generation_cold.as_text()} tok/s (cold)"]
-    told += [] if one.context is None else [f"up to {one.context:,} tokens of context"]
-    lines += [f"  {', '.join(told)}"] if told else []
+    parts = [f"{name} {format_duration(seconds)} ({state})" for name, seconds, state in times if seconds is not None]
+    parts += [] if one.generation_cold is None else [f"first request {one.generation_cold.as_text()} tok/s (cold)"]
+    parts += [] if one.context is None else [f"up to {one.context:,} tokens of context"]
+    lines += [f"  {', '.join(parts)}"] if parts else []
     timed = [figure for figure in one.figures if figure.concurrency is not None]
     rows = [_list_figure_cells(figure) for figure in timed]
     used = [at for at in range(len(rows[0]) if rows else 0) if any(row[at] for row in rows)]
@@ -300,7 +302,7 @@ def _group_by_reason(accounts: Sequence[KeyRecord]) -> list[tuple[str, list[KeyR
 
 
 def build_import_json(
-    imported: ImportResult, text: str, path: str | None, cautions: Sequence[StartWarning] = ()
+    imported: ImportResult, text: str, path: str | None, cautions: Sequence[StartWarning]
 ) -> dict[str, object]:
     """Return the report as JSON data; ``text`` is the profile's file."""
     ledger = imported.ledger

@@ -31,26 +31,26 @@ async def test_a_lock_that_another_took_meanwhile_is_told_tried_again_and_told_a
     milo, ann = (
         CommandContext(history=OperationHistory(tmp_path / name), operator=f"{name}@desk") for name in ("milo", "ann")
     )
-    told: list[str] = []
+    lines: list[str] = []
     async with milo.create_session(node) as session, ann.create_session(node) as hers:
         await session.link.connect()
-        ours = await node_lock.acquire_node_lock(session, milo, "starting big", told.append)
+        ours = await node_lock.acquire_node_lock(session, milo, "starting big", lines.append)
         sparks.sshd["spark1"].drop_connections()
         await sim_clients.wait_until_true(lambda: not sparks.nodes["spark1"].locks)
         await hers.link.connect()
-        theirs = await node_lock.acquire_node_lock(hers, ann, "starting small", told.append)
+        theirs = await node_lock.acquire_node_lock(hers, ann, "starting small", lines.append)
         await session.link.reconnect()
-        await sim_clients.wait_until_true(lambda: len(told) == 1)
+        await sim_clients.wait_until_true(lambda: len(lines) == 1)
         assert (
             "the connection was lost for a while, and with it the lock; now spark1: ann@desk is starting small"
-            in told[0]
+            in lines[0]
         )
         with pytest.raises(node_lock.LockConflict, match="ann@desk"):
             await ours.reacquire_if_lost()
-        assert len(told) == 1, "it is said once"
+        assert len(lines) == 1, "it is said once"
         await theirs.release()
-        await sim_clients.wait_until_true(lambda: len(told) == 2)
-        assert told[1] == "the lock on spark1 is held again"
+        await sim_clients.wait_until_true(lambda: len(lines) == 2)
+        assert lines[1] == "the lock on spark1 is held again"
         assert "milo@desk" in sparks.nodes["spark1"].locks["/run"]
         await ours.release()
     await sim_clients.wait_until_true(lambda: not sparks.nodes["spark1"].locks)
@@ -64,10 +64,10 @@ async def test_a_start_is_refused_while_another_works_there_and_with_queue_waits
     profile = ProfileLibrary(user=shipped_profiles_dir()).load_profile("kokoro-tts")
     request = StartInstance(profile=profile, engine=engines.load_engine(profile.engine), nodes=(node,))
     ann = CommandContext(history=OperationHistory(tmp_path / "ann"), operator="ann@desk")
-    told: list[Event] = []
+    events: list[Event] = []
 
     async def start_queued() -> None:
-        told.extend([event async for event in start_instance.start_instance(ctx, replace(request, queue=True))])
+        events.extend([event async for event in start_instance.start_instance(ctx, replace(request, queue=True))])
 
     async with ann.create_session(node) as hers:
         await hers.link.connect()
@@ -81,8 +81,8 @@ async def test_a_start_is_refused_while_another_works_there_and_with_queue_waits
         assert not sparks.docker["spark1"].containers
         await theirs.release()
         await waiting
-    assert find_command_end(told).outcome in (Outcome.READY, Outcome.UNPROVED)
+    assert find_command_end(events).outcome in (Outcome.READY, Outcome.UNPROVED)
     waits = [
-        one.message for one in told if isinstance(one, WarningEmitted) and "starts once that has ended" in one.message
+        one.message for one in events if isinstance(one, WarningEmitted) and "starts once that has ended" in one.message
     ]
     assert len(waits) == 1, "it is said once"

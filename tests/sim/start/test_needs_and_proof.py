@@ -122,7 +122,7 @@ async def test_from_nothing_to_sound_and_back(speech: SpeechScene) -> None:
         (VOICE, (f"{MODEL}@spark2",), ()),
         (MODEL, (), (VOICE,)),
     ]
-    table = [join_text(row) for row in format_status_table(views)]
+    table = [join_text(row) for row in format_status_table(views, width=None)]
     assert any(f"{MODEL} for {VOICE}" in row for row in table), table
     spoken = await speak_text(speech.ctx, speech.nodes, "good evening")
     assert (spoken.instance, spoken.node, spoken.clip.form) == (VOICE, "spark2", "wav")
@@ -392,6 +392,6 @@ def test_sox_reads_what_say_writes(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     read = subprocess.run(["sox", str(place), "-n", "stat"], capture_output=True, text=True, timeout=30)
     assert read.returncode == 0, read.stderr
-    told = dict(line.split(":", 1) for line in read.stderr.splitlines() if ":" in line)
-    assert float(told["Length (seconds)"]) > 0.2
-    assert float(told["Maximum amplitude"]) > 0.01
+    lines = dict(line.split(":", 1) for line in read.stderr.splitlines() if ":" in line)
+    assert float(lines["Length (seconds)"]) > 0.2
+    assert float(lines["Maximum amplitude"]) > 0.01
