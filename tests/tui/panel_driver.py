@@ -28,7 +28,7 @@ from sparkctl.views.text.styled_text import to_ascii
 
 Driver = Pilot[tuple[str, ...]]
 PATIENCE = 60.0  # seconds: a test that passes never waits so long, however slow the machine
-_LOOK_SECONDS = 0.02  # between the first looks, then a tenth of what was waited: each look reads the whole screen
+_LOOK_SECONDS = 0.02, 0.05  # between the first looks, and between later ones: each reads the whole screen
 
 
 def build_panel_options(nodes: tuple[Node, ...], state: Path, **more: Any) -> PanelOptions:
@@ -111,7 +111,7 @@ async def wait_until_true(pilot: Driver, claim: Callable[[], object], within: fl
     waited = 0.0
     async with asyncio.timeout(within):
         while not claim():
-            pause = max(_LOOK_SECONDS, waited / 10)
+            pause = _LOOK_SECONDS[waited > 1.0]
             await asyncio.sleep(pause)
             waited += pause
     if pilot.app.is_running:
