@@ -323,10 +323,6 @@ class InstanceMeter:
                 if (key := find_container_api_key(run)) is not None:
                     self._key = key
                     answer = await self._request_metrics(path)
-            if answer.status in _DISABLED_STATUSES:
-                self._marker_support.takes_queries = (
-                    True  # or it does not matter: without the query the answer was the same
-                )
             if answer.is_success:
                 page = answer.body.decode("utf-8", "replace")
                 self._window.add_reading(self._clock.monotonic(), self._engine.parse_metrics(page))
