@@ -367,7 +367,7 @@ class LogAnalyzer:
     _latest: tuple[int, str | bytes] | None = None  # bytes: a line that was skipped
     _traceback: TracebackReader = field(default_factory=TracebackReader)
     # An exception that no rule named, the lines of its message so far, and the weight of the first.
-    _unnamed: tuple[LogLine, str, int] | None = None
+    _unnamed: tuple[LogLine, str, int, str | None] | None = None
     _standstills: int = 0  # in a row
     _request_error: int = -_MAX_CHAIN_LINES  # the last line of what says that a request failed: its tracebacks follow
     _is_request_traceback: bool = False
@@ -884,18 +884,23 @@ class LogAnalyzer:
             self._unnamed = None  # source code follows, not the rest of a message
         elif failure is not None and failure.weight <= FailureWeight.EXCEPTION and "validation error" not in text:
             announces = failure.weight <= FailureWeight.DYING  # another error, which comes with its own words
-            self._unnamed = line, text, FailureWeight.EXCEPTION if announces else failure.weight
-        elif failure is not None or signal is not None or self._unnamed is None or not _is_continuation(text, level):
+            self._unnamed = line, text, FailureWeight.EXCEPTION if announces else failure.weight, level
+        elif (
+            failure is not None
+            or signal is not None
+            or self._unnamed is None
+            or not _is_continuation(text, level, self._unnamed[3])
+        ):
             self._unnamed = None
         else:
-            first, message, weight = self._unnamed
+            first, message, weight, first_level = self._unnamed
             message = f"{message} {text.strip()}"
             joined = self.engine.classify_line(message)
             if joined is not None and joined.failure is not None and joined.failure.weight > weight:
                 self._unnamed = None
                 self._apply_signal(joined, first, message)
             else:
-                self._unnamed = (first, message, weight) if len(message) < _MAX_MESSAGE_CHARS else None
+                self._unnamed = (first, message, weight, first_level) if len(message) < _MAX_MESSAGE_CHARS else None
 
     def _count_standstill(self, line: LogLine, text: str) -> None:
         """Record that the engine stands still, once it has said so several times and nothing else."""
@@ -1169,9 +1174,14 @@ def _drop_harmless_failure(
     return replace(signal, failure=None) if is_exception_of_answer or is_of_request or is_warning else signal
 
 
-def _is_continuation(text: str, level: str | None) -> bool:
-    """Tell whether a line may go on with the message before it: it has no header of its own and begins no other thing."""
-    return not text.startswith(TRACEBACK_STARTS) and not is_below_error(level)
+_RECORD_STARTS = ("ERROR: ", "CRITICAL: ", "WARNING: ", "INFO: ", "export ", "$ ")
+
+
+def _is_continuation(text: str, level: str | None, first_level: str | None) -> bool:
+    """Tell whether a line may go on with the message before it: it has no header of its own, but for that which each line of the
+    message has, and begins no other thing, such as a command of a shell."""
+    begins = text.startswith(TRACEBACK_STARTS) or text.startswith(_RECORD_STARTS) or text.endswith("\\")
+    return not begins and not is_below_error(level) and level in (None, first_level)
 
 
 @cache
@@ -1209,4 +1219,4 @@ def _is_same_bar(state: str, later: str) -> bool:
 
 def _answers_request(raw: str) -> bool:
     """Tell whether the code that answers a single request wrote this line."""
-    return "serving" in raw[:200] and REQUEST_HANDLER.match(raw) is not None
+    return ("serving" in raw[:200] or "_parser.py" in raw[:200]) and REQUEST_HANDLER.match(raw) is not None

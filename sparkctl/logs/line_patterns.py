@@ -86,9 +86,10 @@ SELF_KILLS = (
 )
 # A client's request, or an answer to one; settings have other names.
 REFUSED_REQUEST = re.compile(r"validation errors? for \w*(?:Request|Response|Message|(?P<may_be_settings>Params?))\b")
-# The header of a line by vLLM's code that answers one request: "ERROR 07-03 03:19:15 [serving_chat.py:200]".
+# The header of a line by vLLM's code that answers one request: "ERROR 07-03 03:19:15 [serving_chat.py:200]", or that reads the
+# model's answer: "hermes_tool_parser.py:108".
 REQUEST_HANDLER = re.compile(
-    r"(?:\[[^\[\]]{1,60}\]:? ){0,2}[^\[\]]{0,120}?(?:ERROR|WARNING) [\d :.-]{5,40}\[?serving(?:_\w{1,40}+)?\.py:\d"
+    r"(?:\[[^\[\]]{1,60}\]:? ){0,2}[^\[\]]{0,120}?(?:ERROR|WARNING) [\d :.-]{5,40}\[?(?:serving(?:_\w{1,40}+)?|\w{1,40}_parser)\.py:\d"
 )
 # uvicorn's, before the traceback of a request that failed: the server goes on.
 REQUEST_ERROR = "Exception in ASGI application"

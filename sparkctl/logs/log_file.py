@@ -88,6 +88,9 @@ def refuse_endless_stdin(stdin: TextIO) -> None:
         raise InvalidInput(f"stdin cannot be read: {error.strerror}", "pipe a log into it, or name a file") from None
 
 
+_NO_BREAK_SPACE = "\u00a0".encode()
+
+
 def read_line_blocks(source: ByteSource, name: str) -> Iterator[bytes]:
     """Yield blocks of whole lines, each with its newline, the last one too. Reads gzip and UTF-16 as well.
 
@@ -101,6 +104,8 @@ def read_line_blocks(source: ByteSource, name: str) -> Iterator[bytes]:
             is_first = False
         if b"\0" in piece:
             piece = piece.replace(b"\0", b"")
+        if _NO_BREAK_SPACE in piece:  # a page of a browser has it for a blank
+            piece = piece.replace(_NO_BREAK_SPACE, b" ")
         whole, newline, after = piece.rpartition(b"\n")
         if newline:
             yield rest + whole + newline
@@ -282,7 +287,8 @@ def _find_wrapping(lines: Sequence[str], read_header: Callable[[str], str | None
         score = len(told), -sum(map(len, told))  # of two as good, the shorter prefix: the header is the program's own
         if told and score > best:
             best, prefix = score, _compile_prefix(pattern, indent)
-    if prefix is None and not known and (found := _list_shaped_rests(lines, read)) is not None:
+    few = known <= len(lines) * _MOST_OTHERS / 2  # a line that was cut loses its prefix
+    if prefix is None and few and (found := _list_shaped_rests(lines, read)) is not None:
         prefix = _compile_prefix(_SHAPE, _measure_indent(found))
     return None if prefix is None else partial(prefix.sub, b"")
 

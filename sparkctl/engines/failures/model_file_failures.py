@@ -57,6 +57,18 @@ _CORRUPT_FAILURES = (
         on=_MODEL_PATH_FIELD,
     ),
     failure_rule(
+        rf"{EXCEPTION_PREFIX}.*?(?:Tried to load weights of size (?:torch\.Size\()?(?P<got>\[[\d, ]{{1,60}}\])\)? ?to a parameter of size "
+        r"(?:torch\.Size\()?(?P<want>\[[\d, ]{1,60}\])"
+        r"|size mismatch for (?P<weight>[\w.]{1,120}): copying a param with shape (?:torch\.Size\()?(?P<has>\[[\d, ]{1,60}\])\)? from checkpoint,"
+        r" the shape in current model is (?:torch\.Size\()?(?P<needs>\[[\d, ]{1,60}\]))",
+        FailureCause.MODEL_FILES,
+        "A weight[ ({weight})] of the checkpoint has another shape than the model's configuration makes[: {got} in place of {want}]"
+        "[: {has} in place of {needs}].",
+        "Take the config.json that belongs to these weights, or a newer image if the model is new; of a draft model, the one made for this model.",
+        needle=("Tried to load weights of size", "size mismatch for "),
+        on=_MODEL_PATH_FIELD,
+    ),
+    failure_rule(
         rf"{EXCEPTION_PREFIX}.*Cannot find any model weights(?: with [`'](?P<path>[^`']*))?",
         FailureCause.MODEL_FILES,
         "The model's directory[ ({path})] holds no weights.",
