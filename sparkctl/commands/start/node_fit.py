@@ -103,16 +103,20 @@ def read_memory_budget(
 
 async def read_other_holders(session: NodeSession, container: str) -> MemoryBudget | None:
     """Return the node's memory now, with what holds it beside a container: other containers, and processes on the GPU outside
-    of any; None where it did not report it. Raises `DockerError`, `NodeError`."""
-    look = await session.read_node("memory", "processes", "gpu")
+    of any; None where it did not report it. Raises `DockerError`, `NodeError`.
+
+    The driver lists a process for some seconds after its end, with memory that comes back: that holds nothing.
+    """
+    look = await session.read_node("memory", "processes", "gpu", "procs")
     others = [one for one in await session.docker.list_containers() if one.id != container]
     budget, owned = read_memory_budget(look, others, frozenset(), frozenset()), look.pids or {}
     if budget is None:
         return None
+    alive = None if look.procs is None else {one.pid for one in look.procs if one.is_alive}
     loose = tuple(
         MemoryHolder(name=f"process {pid}", ours=False, held=held)
         for pid, held in (look.gpu or {}).items()
-        if pid not in owned
+        if pid not in owned and (alive is None or pid in alive)
     )
     return replace(budget, holders=(*budget.holders, *loose))
 

@@ -121,6 +121,8 @@ class NodeTile:
         title = _render_title(self._seen, lines - 2 >= _ROOMY_LINES, columns - FRAME_COLUMNS)
         worst = self._seen.worst_finding
         tone = None if worst is None else get_severity_style(worst.severity)
+        if self._seen.list_failures():
+            tone = TextStyle.BAD
         return draw_frame(title, rows, columns, lines, chosen=chosen, tone=tone)
 
     def get_sections(self, columns: int, room: int) -> TileSections:
