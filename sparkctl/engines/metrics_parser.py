@@ -129,7 +129,7 @@ def _parse_sample(line: str) -> MetricSample:
             raise ValueError(f"not a label: {inside[at:]}")
         labels[label[1]] = _ESCAPE_PATTERN.sub(_replace_escape, label[2]) if "\\" in label[2] else label[2]
         at = label.end()
-    return MetricSample(name, labels, float(value))
+    return MetricSample(name, labels, int(value) if value.isdecimal() else float(value))
 
 
 def _replace_escape(found: re.Match[str]) -> str:
