@@ -101,10 +101,10 @@ class CommandLineParser:
                 raise InvalidInput(f"sparkctl has no command {verb}", hint)
             elsewhere = verb in self._root_command.list_commands(outer)
             raise InvalidInput(
-                f"`{verb}` is for the command line"
+                f"no command `{verb}` in the panel; in a shell: sparkctl {shlex.join(words)}"
                 if elsewhere
-                else f"unknown command: {verb}{format_did_you_mean(verb, self.verbs)}",
-                f"here: {', '.join(self.verbs)}",
+                else f"no command `{verb}`{format_did_you_mean(verb, self.verbs)}",
+                f"the panel knows: {', '.join(self.verbs)}",
             )
         if verb in PANEL_VERBS:
             raise InvalidInput(f"`{verb}` takes nothing else" if rest else f"`{verb}` is for the panel")
@@ -204,6 +204,9 @@ def _parse_shown_target(ctx: click.Context, words: Sequence[str], given: Mapping
 
 # what the panel shows on a screen: its reading of the parsed line, its words, and the options given in it
 _SCREEN_TARGETS = {
-    "logs": _parse_log_target, "diagnose": _parse_diagnosis_target, "history": _parse_history_target,
-    "status": _parse_shown_target, "top": _parse_shown_target,
-}  # fmt: skip
+    "logs": _parse_log_target,
+    "diagnose": _parse_diagnosis_target,
+    "history": _parse_history_target,
+    "status": _parse_shown_target,
+    "top": _parse_shown_target,
+}

@@ -404,13 +404,20 @@ def _note_in(key: str) -> Callable[[click.Context, click.Parameter, object], Non
 
 
 quiet_option = click.option(
-    "-q", "--quiet", is_flag=True, expose_value=False, callback=_note_in(QUIET_OPTION),
+    "-q",
+    "--quiet",
+    is_flag=True,
+    expose_value=False,
+    callback=_note_in(QUIET_OPTION),
     help="Print only data, warnings and errors.",
-)  # fmt: skip
+)
 colour_option = click.option(
-    "--color", type=click.Choice(["auto", "always", "never"]), expose_value=False, callback=_note_in(COLOUR_OPTION),
+    "--color",
+    type=click.Choice(["auto", "always", "never"]),
+    expose_value=False,
+    callback=_note_in(COLOUR_OPTION),
     help="Use colour: auto (on a terminal, unless NO_COLOR is set), always or never.",
-)  # fmt: skip
+)
 
 
 def complete_nodes(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:

@@ -267,8 +267,6 @@ def reason_cannot_restart(context: ActionContext) -> str | None:
     one = context.selected_instance
     if (why := reason_cannot_stop(context)) or one is None:
         return why
-    if one.phase not in (Phase.FAILED, Phase.STOPPED):
-        return f"{one.name} has not ended"
     return None if one.profile else f"the labels of {one.name} do not name its profile"
 
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from sparkctl.commands import action_context as why
 from sparkctl.commands.action_context import ActionContext as ActionContext
 from sparkctl.model.node import NodeName
+from sparkctl.model.phase import Phase
 
 if TYPE_CHECKING:  # a key is shown without them
     from sparkctl.commands.request import Request, ScreenTarget
@@ -27,9 +28,13 @@ _NAMED_KEYS = frozenset(
      "delete", "insert", *(f"f{number}" for number in range(1, 25)))
 )  # fmt: skip
 _KEY_ALIASES = {
-    "solidus": "slash", "reverse_solidus": "backslash", "commercial_at": "at", "hyphen_minus": "minus",
-    "plus_sign": "plus", "low_line": "underscore",
-}  # fmt: skip
+    "solidus": "slash",
+    "reverse_solidus": "backslash",
+    "commercial_at": "at",
+    "hyphen_minus": "minus",
+    "plus_sign": "plus",
+    "low_line": "underscore",
+}
 RESERVED_KEYS = frozenset(("ctrl+c",))  # copies a selection; terminals use it themselves
 
 
@@ -171,6 +176,7 @@ class ActionRole(StrEnum):
     AGAIN = "ask the Sparks again"
     EDIT = "edit a profile"
     DESCRIBE = "what it runs with"
+    RESTART = "start it again"
 
 
 ReasonFunction = Callable[[ActionContext], str | None]  # None: enabled; else the reason why not
@@ -250,25 +256,22 @@ def _finish_switch(way: str) -> RequestBuilder:
 
 
 def _restart_selected(now: ActionContext) -> Request:
+    """Return the start of one that has ended, else a restart, which asks first."""
+    from sparkctl.commands.restart_instance import RestartInstance
     from sparkctl.commands.start.start_request import build_start_request
     from sparkctl.profiles.profile_library import ProfileLibrary
 
-    assert now.selected_instance is not None
-    profile = str(now.selected_instance.profile)
+    one = now.selected_instance
+    assert one is not None
+    if one.phase not in (Phase.FAILED, Phase.STOPPED):
+        return RestartInstance(
+            instance=one.name, nodes=now.find_nodes(one.node), names_nodes=True, everywhere=now.config_nodes
+        )
+    profile = str(one.profile)
     start = build_start_request(
         ProfileLibrary().load_profile(profile), now.find_nodes(now.node), profile, now.config_nodes
     )
     return replace(start, restarts=True)
-
-
-def _restart_running(now: ActionContext) -> Request:
-    from sparkctl.commands.restart_instance import RestartInstance
-
-    one = now.selected_instance
-    assert one is not None
-    return RestartInstance(
-        instance=one.name, nodes=now.find_nodes(one.node), names_nodes=True, everywhere=now.config_nodes
-    )
 
 
 def _check_fit(now: ActionContext) -> Request:
@@ -392,11 +395,12 @@ ACTIONS: tuple[Action, ...] = (
            why_not=why.reason_no_profile, changes=True, verb="pull", on=frozenset((PROFILES,)), footer=6),
     Action(id=ActionId.EDIT_ITS, keys=("e",), short="edit", title="edit the profile that the instance was started from",
            why_not=why.reason_no_instance_profile, changes=True, on=_RUNNING_SCREENS, role=ActionRole.EDIT, footer=12),
-    Action(id=ActionId.RESTART, keys=("R",), short="restart", title="start a failed or ended instance again, unchanged",
+    Action(id=ActionId.RESTART, keys=("R",), short="restart", title="start the instance again, unchanged; one that runs is stopped first",
            why_not=why.reason_cannot_restart, changes=True, verb="up", build_request=_restart_selected,
-           on=_INSTANCE_SCREEN, footer=3),
-    Action(id=ActionId.RESTART_RUNNING, keys=(), short="restart", title="stop the instance, and start its profile again",
-           why_not=why.reason_cannot_stop, changes=True, verb="restart", build_request=_restart_running, on=_INSTANCE_SCREEN),
+           on=_INSTANCE_SCREEN, footer=3, role=ActionRole.RESTART),
+    Action(id=ActionId.RESTART_RUNNING, keys=("R",), short="restart",
+           title="start the instance again, unchanged; one that runs is stopped first", why_not=why.reason_cannot_restart,
+           changes=True, verb="restart", build_request=_restart_selected, on=_OVERVIEW_SCREEN, role=ActionRole.RESTART),
     Action(id=ActionId.SHELL, keys=("$",), short="shell", title="open a shell on the Spark with your own ssh",
            why_not=why.reason_no_shell, changes=True, footer=14),
     Action(id=ActionId.SHELL_INSIDE, keys=("b",), short="inside", title="open a shell in the container with your own ssh",

@@ -52,7 +52,8 @@ async def diagnose_instance(
     Raises `InvalidInput` for an unknown name, `NodeError` and `DockerError` where a node could not be asked.
     """
     silent: list[tuple[NodeName, NodeError | DockerError]] = []
-    ended: list[tuple[float, Node]] = []  # when a container was made that has ended: a live one elsewhere comes first
+    ended: list[tuple[float, Node]] = []  # when a container was made that has ended: a live one that fails comes first
+    faultless: DiagnosisReport | None = None
 
     async def diagnose_on_node(node: Node, *, may_have_ended: bool) -> DiagnosisReport | None:
         try:
@@ -73,10 +74,15 @@ async def diagnose_instance(
 
     for node in nodes:
         if (report := await diagnose_on_node(node, may_have_ended=len(nodes) == 1)) is not None:
-            return report
+            if report.diagnosis.verdict is not None or len(nodes) == 1:
+                return report
+            faultless = faultless or report
     for _, node in sorted(ended, key=lambda found: found[0], reverse=True):
-        if (report := await diagnose_on_node(node, may_have_ended=True)) is not None:
+        report = await diagnose_on_node(node, may_have_ended=True)
+        if report is not None and (report.diagnosis.verdict is not None or faultless is None):
             return report
+    if faultless is not None:
+        return faultless
     wanted = [node.name for node in nodes] or None  # without a configured node: saved logs of any node
     logs = ctx.history.list_saved_logs(instance, wanted)
     saved = _choose_saved_log(ctx, logs)
@@ -328,14 +334,14 @@ async def _add_proved_command(
         request = build_start_request(profile, [session.node], plan.profile)
         home = ["identity", "docker"] if session.home is None else []
         containers = await session.docker.list_containers()
-        look = await session.read_node("memory", "processes", "gpu", *home)
+        inspection = await session.read_node("memory", "processes", "gpu", *home)
         alone = build_changed_plan(ctx, request, session, profile)
         models = await session.read_node(*node_fit.list_model_sections(profile, alone), "memory")
     except (InvalidInput, NodeError, DockerError):
         return proof.prove_verdict(verdict, command.build_changed_command)  # by its flags alone
     measured = node_fit.MeasuredNode(
         ctx=ctx,
-        look=replace(look, models=models.models),
+        node_inspection=replace(inspection, models=models.models),
         containers=containers,
         loading_ids=frozenset(),
         node_count=profile.nodes,

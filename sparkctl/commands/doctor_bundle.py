@@ -176,15 +176,15 @@ async def _read_node(ctx: CommandContext, node: Node) -> NodeReadings:
 
 async def _run_collector(session: NodeSession, found: NodeReadings) -> None:
     start, gathered = build_collect_program(), ReadingCollector()
-    held = await session.link.start_process(start.argv)
+    process = await session.link.start_process(start.argv)
     try:
         async with asyncio.timeout(_COLLECT_TIMEOUT_SECONDS):
-            await held.write(start.stdin)
-            await _read_collector_lines(held, gathered)
+            await process.write(start.stdin)
+            await _read_collector_lines(process, gathered)
     except TimeoutError:
         found.missing.append(("further readings", f"the node did not finish within {_COLLECT_TIMEOUT_SECONDS:.0f} s"))
     finally:
-        await held.release()
+        await process.release()
         for reading in gathered.list_readings():
             if reading.text:
                 found.texts[f"{reading.name}.txt"] = reading.text
@@ -196,8 +196,8 @@ async def _run_collector(session: NodeSession, found: NodeReadings) -> None:
         found.missing.append(("further readings", "the program that reads them ended early (python3 -V on the node?)"))
 
 
-async def _read_collector_lines(held: RemoteProcess, gathered: ReadingCollector) -> None:
-    while not gathered.whole and (line := await held.readline()):
+async def _read_collector_lines(process: RemoteProcess, gathered: ReadingCollector) -> None:
+    while not gathered.whole and (line := await process.readline()):
         gathered.add_line(line)
 
 

@@ -76,36 +76,28 @@ def check_nodes(ctx: CommandContext, nodes: Sequence[Node]) -> AsyncGenerator[Ev
                 emit(FindingReported.from_finding(ctx.clock.unix_time(), check_one_node))
 
         async def check_one_node(node: Node) -> tuple[AgentHello, Sample] | NodeError | None:
-            who: tuple[AgentHello, Sample] | NodeError | None
+            result: tuple[AgentHello, Sample] | NodeError | None
             try:
                 async with ctx.create_session(node) as session:
                     with isolate_node_failures(node):
-                        who = await _check_node(session, ctx, report_findings)
+                        result = await _check_node(session, ctx, report_findings)
             except NodeError as error:
                 report_findings(
-                    [
-                        Finding(
-                            kind=FindingKind.CONNECTION,
-                            severity=Severity.PROBLEM,
-                            node=node.name,
-                            summary=error.message,
-                            remedy=error.hint,
-                        )
-                    ]
+                    [Finding(FindingKind.CONNECTION, Severity.PROBLEM, node.name, error.message, remedy=error.hint)]
                 )
-                who = error
+                result = error
             emit(CheckCompleted(ctx.clock.unix_time(), node.name, ctx.clock.monotonic() - began))
-            return who
+            return result
 
         results = dict(
             zip([node.name for node in nodes], await gather_or_cancel(*map(check_one_node, nodes)), strict=True)
         )
-        known = {name: who for name, who in results.items() if isinstance(who, tuple)}
-        report_findings(node_settings.compare_node_versions({name: who for name, (who, _) in known.items()}))
+        known = {name: result for name, result in results.items() if isinstance(result, tuple)}
+        report_findings(node_settings.compare_node_versions({name: result for name, (result, _) in known.items()}))
         snapshots = [NodeSnapshot(name, sample, None) for name, (_, sample) in known.items()]
         report_findings([*detect_missing_cable(snapshots), *detect_missing_network(snapshots)])
         seconds = ctx.clock.monotonic() - began
-        silent = next((who for who in results.values() if isinstance(who, NodeError)), None)
+        silent = next((result for result in results.values() if isinstance(result, NodeError)), None)
         if silent is not None:
             return CommandEnded(
                 ts=ctx.clock.unix_time(), outcome=Outcome.UNREACHABLE, exit_code=int(silent.exit_code), seconds=seconds
@@ -125,22 +117,22 @@ async def _check_node(
     """Check one node, quick checks first; return its identity and, where the agent runs, a sample."""
     await session.link.connect()
     node = session.node
-    look = await session.read_node(*_NODE_SECTIONS)
+    inspection = await session.read_node(*_NODE_SECTIONS)
     tell(
         [
-            _describe_connection(node, look),
-            *_check_clock(node, look, ctx.clock.unix_time()),
-            *_check_memory(node, look),
-            *_check_drop_caches_right(node, look),
+            _describe_connection(node, inspection),
+            *_check_clock(node, inspection, ctx.clock.unix_time()),
+            *_check_memory(node, inspection),
+            *_check_drop_caches_right(node, inspection),
         ]
     )
-    runs_probe = look.habits is None or look.habits.python
+    runs_probe = inspection.kernel_settings is None or inspection.kernel_settings.python
     # two samples take time: read them during the other checks
     # no TaskGroup: where the agent fails, what Docker's check finds is told before that error
     asking = asyncio.create_task(sampler.read_identity_and_sample(session)) if runs_probe else None
     reading_log = asyncio.create_task(read_kernel_log(session, boot_before=True)) if runs_probe else None
     try:
-        has_docker = await _check_docker(session, look, tell)
+        has_docker = await _check_docker(session, inspection, tell)
         identified = None if asking is None else await asking
         log = None if reading_log is None else await reading_log
     finally:
@@ -148,7 +140,7 @@ async def _check_node(
     tell(
         node_settings.list_setting_findings(node.name, *identified)
         if identified
-        else _check_settings_without_agent(node, look)
+        else _check_settings_without_agent(node, inspection)
     )
     tell(_check_kernel_log(node, log))
     if has_docker:
@@ -183,15 +175,7 @@ async def _find_open_servers(ctx: CommandContext, session: NodeSession) -> list[
         takes_key = engine is not None and engine.api_key_variables
         remedy = "in its profile set " + ("api_key to generate, or " if takes_key else "")
         remedy += "args.host to 127.0.0.1, and reach it with sparkctl tunnel"
-        return [
-            Finding(
-                kind=FindingKind.OPEN_SERVER,
-                severity=Severity.NOTE,
-                node=one.node,
-                summary=words,
-                remedy=remedy,
-            )
-        ]
+        return [Finding(FindingKind.OPEN_SERVER, Severity.NOTE, one.node, words, remedy=remedy)]
 
     try:
         answers = [] if session.node.is_local else await read_session_endpoints(ctx, session)
@@ -209,10 +193,10 @@ def _check_kernel_log(node: Node, log: KernelLog | None) -> Iterator[Finding]:
         return
     if log.source is None:
         yield Finding(
-            kind=FindingKind.KERNEL_LOG,
-            severity=Severity.UNKNOWN,
-            node=node.name,
-            summary=f"the kernel's log cannot be read ({log.trouble or 'no reason given'}): OOM kills, GPU faults (Xid) and the like stay unknown",
+            FindingKind.KERNEL_LOG,
+            Severity.UNKNOWN,
+            node.name,
+            f"the kernel's log cannot be read ({log.trouble or 'no reason given'}): OOM kills, GPU faults (Xid) and the like stay unknown",
             remedy=READ_RIGHT_REMEDY,
         )
         return
@@ -226,10 +210,10 @@ def _check_kernel_log(node: Node, log: KernelLog | None) -> Iterator[Finding]:
         words += "; the previous boot ended with a shutdown"
     elif before is not None and before.is_clean is None:
         words += f"; how the previous boot ended is not known ({before.trouble or 'no reason given'})"
-    yield Finding(kind=FindingKind.KERNEL_LOG, severity=Severity.GOOD, node=node.name, summary=words)
+    yield Finding(FindingKind.KERNEL_LOG, Severity.GOOD, node.name, words)
 
 
-async def _check_docker(session: NodeSession, look: NodeInspection, tell: ReportFindings) -> bool:
+async def _check_docker(session: NodeSession, inspection: NodeInspection, tell: ReportFindings) -> bool:
     """Check Docker, the GPU in its containers and the disks; return whether Docker answers."""
     node = session.node
     try:
@@ -237,8 +221,8 @@ async def _check_docker(session: NodeSession, look: NodeInspection, tell: Report
         words = f"Docker {info.server_version} (API {info.api_version}, {info.storage_driver})"
         tell(
             [
-                Finding(kind=FindingKind.DOCKER, severity=Severity.GOOD, node=node.name, summary=words),
-                *_check_gpu(node, look, info),
+                Finding(FindingKind.DOCKER, Severity.GOOD, node.name, words),
+                *_check_gpu(node, inspection, info),
             ]
         )
         tell(
@@ -247,14 +231,16 @@ async def _check_docker(session: NodeSession, look: NodeInspection, tell: Report
             )
         )
     except DockerError as error:
-        lacks_group = isinstance(error, DockerPermissionDenied) and look.docker is not None and not look.docker.member
+        lacks_group = (
+            isinstance(error, DockerPermissionDenied) and inspection.docker is not None and not inspection.docker.member
+        )
         tell(
             [
                 Finding(
-                    kind=FindingKind.DOCKER,
-                    severity=Severity.PROBLEM,
-                    node=node.name,
-                    summary=error.message,
+                    FindingKind.DOCKER,
+                    Severity.PROBLEM,
+                    node.name,
+                    error.message,
                     remedy=f"sparkctl setup {node.name}" if lacks_group else error.hint,
                 )
             ]
@@ -274,165 +260,141 @@ def _list_models_dir_sections(node: Node) -> list[str]:
     return [f"disk={node.models}", f"path={node.models}"] if node.models and node.models.startswith("/") else []
 
 
-def _describe_connection(node: Node, look: NodeInspection) -> Finding:
-    who = look.identity
-    if who is None:
-        return Finding(kind=FindingKind.CONNECTION, severity=Severity.GOOD, node=node.name, summary="connected")
-    parts = [who.product or "does not identify itself as a DGX Spark", who.machine, f"kernel {who.kernel}"]
-    parts += [f"driver {who.driver}"] if who.driver else []
-    parts += [f"DGX OS {who.os}"] if who.os else []
-    severity = Severity.GOOD if who.product == _SPARK_PRODUCT else Severity.NOTE
-    return Finding(
-        kind=FindingKind.CONNECTION,
-        severity=severity,
-        node=node.name,
-        summary=f"{who.user}@{who.host}: {', '.join(parts)}",
-    )
+def _describe_connection(node: Node, inspection: NodeInspection) -> Finding:
+    identity = inspection.identity
+    if identity is None:
+        return Finding(FindingKind.CONNECTION, Severity.GOOD, node.name, "connected")
+    parts = [
+        identity.product or "does not identify itself as a DGX Spark",
+        identity.machine,
+        f"kernel {identity.kernel}",
+    ]
+    parts += [f"driver {identity.driver}"] if identity.driver else []
+    parts += [f"DGX OS {identity.os}"] if identity.os else []
+    severity = Severity.GOOD if identity.product == _SPARK_PRODUCT else Severity.NOTE
+    return Finding(FindingKind.CONNECTION, severity, node.name, f"{identity.user}@{identity.host}: {', '.join(parts)}")
 
 
-def _check_clock(node: Node, look: NodeInspection, now: float) -> Iterator[Finding]:
-    if look.identity is None or look.identity.clock is None:
+def _check_clock(node: Node, inspection: NodeInspection, now: float) -> Iterator[Finding]:
+    if inspection.identity is None or inspection.identity.clock is None:
         return
-    skew = look.identity.clock - now
+    skew = inspection.identity.clock - now
     if abs(skew) > _MAX_CLOCK_SKEW_SECONDS:
         yield Finding(
-            kind=FindingKind.CLOCK,
-            severity=Severity.WARNING,
-            node=node.name,
-            summary=f"its clock is {format_duration(abs(skew))} {'ahead of' if skew > 0 else 'behind'} this machine's: `logs --since` will be off",
+            FindingKind.CLOCK,
+            Severity.WARNING,
+            node.name,
+            f"its clock is {format_duration(abs(skew))} {'ahead of' if skew > 0 else 'behind'} this machine's: `logs --since` will be off",
             remedy=f"on {node.name}: timedatectl set-ntp true",
         )
 
 
-def _check_memory(node: Node, look: NodeInspection) -> Iterator[Finding]:
-    memory = look.memory
+def _check_memory(node: Node, inspection: NodeInspection) -> Iterator[Finding]:
+    memory = inspection.memory
     if memory is None:
-        yield Finding(
-            kind=FindingKind.MEMORY,
-            severity=Severity.UNKNOWN,
-            node=node.name,
-            summary="/proc/meminfo could not be read",
-        )
+        yield Finding(FindingKind.MEMORY, Severity.UNKNOWN, node.name, "/proc/meminfo could not be read")
         return
     words = f"{format_gib(memory.available)} of {format_gib(memory.total)} available, page cache {format_gib(memory.reclaimable)}"
-    yield Finding(kind=FindingKind.MEMORY, severity=Severity.GOOD, node=node.name, summary=words)
+    yield Finding(FindingKind.MEMORY, Severity.GOOD, node.name, words)
     if memory.swap_total and memory.swap_used > GIB:
         yield Finding(
-            kind=FindingKind.SWAP,
-            severity=Severity.WARNING,
-            node=node.name,
-            summary=f"{format_gib(memory.swap_used)} of swap in use: swapping slows an engine down and hides that a freeze is near",
+            FindingKind.SWAP,
+            Severity.WARNING,
+            node.name,
+            f"{format_gib(memory.swap_used)} of swap in use: swapping slows an engine down and hides that a freeze is near",
             remedy=f"when nothing important runs, on {node.name}: sudo swapoff -a && sudo swapon -a",
         )
 
 
-def _check_drop_caches_right(node: Node, look: NodeInspection) -> Iterator[Finding]:
-    if look.drop_right == "allowed":
+def _check_drop_caches_right(node: Node, inspection: NodeInspection) -> Iterator[Finding]:
+    if inspection.drop_right == "allowed":
+        yield Finding(FindingKind.DROP_CACHES, Severity.GOOD, node.name, "the page cache can be dropped before a start")
+    elif inspection.drop_right is None:
         yield Finding(
-            kind=FindingKind.DROP_CACHES,
-            severity=Severity.GOOD,
-            node=node.name,
-            summary="the page cache can be dropped before a start",
-        )
-    elif look.drop_right is None:
-        yield Finding(
-            kind=FindingKind.DROP_CACHES,
-            severity=Severity.UNKNOWN,
-            node=node.name,
-            summary="sudo did not report whether the page cache can be dropped",
+            FindingKind.DROP_CACHES,
+            Severity.UNKNOWN,
+            node.name,
+            "sudo did not report whether the page cache can be dropped",
         )
     else:
         yield Finding(
-            kind=FindingKind.DROP_CACHES,
-            severity=Severity.PROBLEM,
-            node=node.name,
-            summary="no right to drop the page cache: engines may find too little memory",
+            FindingKind.DROP_CACHES,
+            Severity.PROBLEM,
+            node.name,
+            "no right to drop the page cache: engines may find too little memory",
             remedy=f"sparkctl setup {node.name}",
         )
 
 
-def _check_settings_without_agent(node: Node, look: NodeInspection) -> Iterator[Finding]:
+def _check_settings_without_agent(node: Node, inspection: NodeInspection) -> Iterator[Finding]:
     """Check the settings from the node inspection alone, where the agent does not run."""
-    habits = look.habits
-    if habits is None:
+    kernel_settings = inspection.kernel_settings
+    if kernel_settings is None:
         return
-    if not habits.python:
+    if not kernel_settings.python:
         words = "no python3: the live probe cannot run"
+        yield Finding(FindingKind.PYTHON, Severity.WARNING, node.name, words, remedy="sudo apt install python3")
+    if (
+        kernel_settings.earlyoom
+        and inspection.memory
+        and inspection.memory.swap_total
+        and "-s" not in kernel_settings.earlyoom.split()
+    ):
         yield Finding(
-            kind=FindingKind.PYTHON,
-            severity=Severity.WARNING,
-            node=node.name,
-            summary=words,
-            remedy="sudo apt install python3",
-        )
-    if habits.earlyoom and look.memory and look.memory.swap_total and "-s" not in habits.earlyoom.split():
-        yield Finding(
-            kind=FindingKind.EARLYOOM,
-            severity=Severity.WARNING,
-            node=node.name,
-            summary="earlyoom runs at its default for swap: it acts only when memory AND swap are low, which with swap on is too late",
+            FindingKind.EARLYOOM,
+            Severity.WARNING,
+            node.name,
+            "earlyoom runs at its default for swap: it acts only when memory AND swap are low, which with swap on is too late",
             remedy='in /etc/default/earlyoom: EARLYOOM_ARGS="-m 2 -s 80", then: sudo systemctl restart earlyoom',
         )
-    settings = {"swappiness": habits.swappiness, "min_free_kbytes": habits.min_free_kbytes}
+    settings = {"swappiness": kernel_settings.swappiness, "min_free_kbytes": kernel_settings.min_free_kbytes}
     yield from node_settings.check_kernel_settings(node.name, settings)
 
 
-def _check_gpu(node: Node, look: NodeInspection, info: DockerInfo) -> Iterator[Finding]:
-    access = look.docker
+def _check_gpu(node: Node, inspection: NodeInspection, info: DockerInfo) -> Iterator[Finding]:
+    access = inspection.docker
     if "nvidia" in info.runtimes or (access is not None and access.can_give_gpu):
-        yield Finding(
-            kind=FindingKind.GPU,
-            severity=Severity.GOOD,
-            node=node.name,
-            summary="the NVIDIA container toolkit is installed",
-        )
+        yield Finding(FindingKind.GPU, Severity.GOOD, node.name, "the NVIDIA container toolkit is installed")
     else:
         yield Finding(
-            kind=FindingKind.GPU,
-            severity=Severity.PROBLEM,
-            node=node.name,
-            summary="no NVIDIA container toolkit: containers cannot have the GPU",
+            FindingKind.GPU,
+            Severity.PROBLEM,
+            node.name,
+            "no NVIDIA container toolkit: containers cannot have the GPU",
             remedy="sudo apt install nvidia-container-toolkit && sudo nvidia-ctk runtime configure --runtime=docker "
             "&& sudo systemctl restart docker",
         )
-    if look.gpu is None:
+    if inspection.gpu is None:
         yield Finding(
-            kind=FindingKind.NVIDIA_SMI,
-            severity=Severity.UNKNOWN,
-            node=node.name,
-            summary="nvidia-smi is missing or did not answer: GPU memory is not known",
+            FindingKind.NVIDIA_SMI,
+            Severity.UNKNOWN,
+            node.name,
+            "nvidia-smi is missing or did not answer: GPU memory is not known",
         )
 
 
-def _check_disks(node: Node, look: NodeInspection, info: DockerInfo) -> Iterator[Finding]:
-    for disk in look.disks:
+def _check_disks(node: Node, inspection: NodeInspection, info: DockerInfo) -> Iterator[Finding]:
+    for disk in inspection.disks:
         if disk.free is None:
             yield Finding(
-                kind=FindingKind.DISK,
-                severity=Severity.UNKNOWN,
-                node=node.name,
-                summary=f"{disk.path}: its free space could not be read",
+                FindingKind.DISK, Severity.UNKNOWN, node.name, f"{disk.path}: its free space could not be read"
             )
             continue
         scarce = rate_free_disk(disk.free)
         yield Finding(
-            kind=FindingKind.DISK,
-            severity=scarce or Severity.GOOD,
-            node=node.name,
-            summary=f"{format_gib(disk.free)} of {format_gib(disk.total)} free for {disk.path}",
+            FindingKind.DISK,
+            scarce or Severity.GOOD,
+            node.name,
+            f"{format_gib(disk.free)} of {format_gib(disk.total)} free for {disk.path}",
             remedy="docker system df; docker image prune" if scarce and disk.path == info.root_dir else None,
         )
-    for path, there in look.paths:
+    for path, there in inspection.paths:
         if there is None:
             what = f"cannot tell whether {path} exists: this user may not read its directory"
-            yield Finding(kind=FindingKind.MODELS, severity=Severity.UNKNOWN, node=node.name, summary=what)
+            yield Finding(FindingKind.MODELS, Severity.UNKNOWN, node.name, what)
         elif not there:
             yield Finding(
-                kind=FindingKind.MODELS,
-                severity=Severity.WARNING,
-                node=node.name,
-                summary=f"{path} does not exist",
-                remedy=f"mkdir -p {path}",
+                FindingKind.MODELS, Severity.WARNING, node.name, f"{path} does not exist", remedy=f"mkdir -p {path}"
             )
 
 
@@ -460,9 +422,11 @@ async def check_connection(ctx: CommandContext, node: Node) -> ConnectionCheck:
     async with NodeSession(node, ctx.prompter, ctx.clock) as session:
         try:
             await session.link.connect()
-            look = await session.read_node("identity", "memory")
-            who = look.identity
-            words = f"{who.user}@{who.host}, {who.product or who.machine}" if who else "it answers"
+            inspection = await session.read_node("identity", "memory")
+            identity = inspection.identity
+            words = (
+                f"{identity.user}@{identity.host}, {identity.product or identity.machine}" if identity else "it answers"
+            )
         except NodeError as error:
             return ConnectionCheck(
                 node=node,

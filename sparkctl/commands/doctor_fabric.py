@@ -171,7 +171,7 @@ class FabricFindingReporter:
         kind: FindingKind = FindingKind.FABRIC, evidence: tuple[FindingEvidence, ...] = (),
     ) -> None:  # fmt: skip
         self.problems += severity is Severity.PROBLEM
-        one = Finding(kind=kind, severity=severity, node=node, summary=words, remedy=remedy, evidence=evidence)
+        one = Finding(kind, severity, node, words, remedy=remedy, evidence=evidence)
         self._emit(FindingReported.from_finding(self._ctx.clock.unix_time(), one))
 
 

@@ -110,12 +110,12 @@ async def _drop_model_files(session: NodeSession, ctx: CommandContext, profiles:
 async def _report_model_drop(
     session: NodeSession, ctx: CommandContext, emit: Emit, before: NodeInspection, count: int, refusal: MissingSudoRight
 ) -> CachesDropped:
-    look = await session.read_node("memory")
+    inspection = await session.read_node("memory")
     event = CachesDropped(
         ts=ctx.clock.unix_time(),
         node=session.node.name,
         before=_require_memory(before, session),
-        after=_require_memory(look, session),
+        after=_require_memory(inspection, session),
         proven=None,
     )
     emit(event)
@@ -148,10 +148,10 @@ async def _drop_with_password(session: NodeSession, ctx: CommandContext) -> bool
     return done.status == 0
 
 
-def _require_memory(look: NodeInspection, session: NodeSession) -> MemoryReading:
-    if look.memory is None:
+def _require_memory(inspection: NodeInspection, session: NodeSession) -> MemoryReading:
+    if inspection.memory is None:
         raise SparkctlError(f"{session.node.name} has no readable /proc/meminfo", "is it a Linux machine?")
-    return look.memory
+    return inspection.memory
 
 
 def is_drop_confirmed(before: int | None, after: int | None) -> bool | None:

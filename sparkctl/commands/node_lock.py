@@ -145,35 +145,37 @@ class HeldNodeLock:
         beating, self._beating = self._beating, None
         if beating is not None:
             await cancel_and_wait([beating])
-        held, self._held = self._held, None
-        if held is not None:
-            await held.release()
+        process, self._held = self._held, None
+        if process is not None:
+            await process.release()
         if beating is not None and not beating.cancelled():
             beating.result()  # it ends by itself only with a defect
 
     async def _try_acquire(self) -> RemoteProcess:
         words = [LOCK_DIRECTORY, OLD_LOCK_FILE, str(self._about["token"]), json.dumps(self._about), _HOLD_SCRIPT]
-        held = await self._session.link.start_process(["sh", "-c", _LOCK_SCRIPT, "sparkctl-lock", *words])
+        process = await self._session.link.start_process(["sh", "-c", _LOCK_SCRIPT, "sparkctl-lock", *words])
         try:
-            await self._read_answer(held)
+            await self._read_answer(process)
         except BaseException:
-            await held.release()
+            await process.release()
             raise
         self._beaten = self._read_clocks()
-        return held
+        return process
 
-    async def _read_answer(self, held: RemoteProcess) -> None:
+    async def _read_answer(self, process: RemoteProcess) -> None:
         """Return once the lock is held. Raises `LockConflict` where another holds it, and another error where that is
         not known.
         """
         node = self._session.node.name
         try:
             async with asyncio.timeout(_ANSWER_TIMEOUT_SECONDS):
-                while (answer := await _read_script_line(held)).startswith("@@ beside"):
+                while (answer := await _read_script_line(process)).startswith("@@ beside"):
                     self._warn_old_lock_file(sanitize_line(answer.removeprefix("@@ beside").strip()))
                 if answer == "@@ held":
                     return
-                known = sanitize_line((await held.readline()).decode("utf-8", "replace")) if "taken" in answer else ""
+                known = (
+                    sanitize_line((await process.readline()).decode("utf-8", "replace")) if "taken" in answer else ""
+                )
         except TimeoutError as late:
             raise NodeStarved(
                 node,
@@ -215,11 +217,11 @@ class HeldNodeLock:
         """Keep the lock alive and get it back after a lost connection; if another has it by then, warn and go on."""
         is_another = False
         while True:
-            if (held := self._held) is not None:
-                await self._beat_until_lost(held)
-                if self._held is held:
+            if (process := self._held) is not None:
+                await self._beat_until_lost(process)
+                if self._held is process:
                     self._held = None
-                    await held.release()
+                    await process.release()
                 continue
             if self._session.link.status.state is not NodeState.OK:
                 await self._ctx.clock.sleep(_RECONNECT_POLL_SECONDS)
@@ -236,26 +238,26 @@ class HeldNodeLock:
                     self._warn(f"the lock on {self._session.node.name} is held again")
                 is_another = False
 
-    async def _beat_until_lost(self, held: RemoteProcess) -> None:
+    async def _beat_until_lost(self, process: RemoteProcess) -> None:
         """Send heartbeats until the holding command has ended, on the node or with the connection; it prints nothing
         else.
         """
 
         async def beat() -> None:
             while not self._is_silent:
-                await held.write(b".")
+                await process.write(b".")
                 self._beaten = self._read_clocks()
                 await asyncio.sleep(_HEARTBEAT_SECONDS)
 
         with suppress(NodeError):
-            await run_until_first(beat(), _read_to_end(held))
+            await run_until_first(beat(), _read_to_end(process))
 
 
 class BorrowedNodeLock:
     """The lock of the command that this is a step of: used here, and released there."""
 
-    def __init__(self, held: NodeLock) -> None:
-        self._held = held
+    def __init__(self, lock: NodeLock) -> None:
+        self._held = lock
 
     async def reacquire_if_lost(self) -> None:
         """Make sure that the lock is held; see `HeldNodeLock.reacquire_if_lost`."""
@@ -279,8 +281,8 @@ async def acquire_node_lock(
     ``beside_ourselves``: a lock held by this same operator in another terminal gives a warning instead. A node with a
     running or unfinished switch is refused (`SwitchInProgress`) unless ``for_switch``.
     """
-    if (held := ctx.holds.get(session.node.name)) is not None:
-        return BorrowedNodeLock(held)
+    if (own_lock := ctx.holds.get(session.node.name)) is not None:
+        return BorrowedNodeLock(own_lock)
     lock, is_taken = HeldNodeLock(session, ctx, doing, warn), False
     try:
         await lock.acquire()
@@ -307,13 +309,13 @@ async def acquire_node_lock(
     return lock
 
 
-async def _read_to_end(held: RemoteProcess) -> None:
-    await held.readline()
+async def _read_to_end(process: RemoteProcess) -> None:
+    await process.readline()
 
 
-async def _read_script_line(held: RemoteProcess) -> str:
+async def _read_script_line(process: RemoteProcess) -> str:
     """Return the script's own line; "" where it ends without one."""
-    while line := await held.readline():
+    while line := await process.readline():
         text = line.decode("utf-8", "replace").rstrip()
         if text.startswith("@@ "):
             return text

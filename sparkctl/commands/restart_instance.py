@@ -47,11 +47,10 @@ class RestartInstance(Request):
         return ("restart", self.instance, *self.format_node_options(), *timeout)
 
     def preview(self, now: ActionContext) -> Preview:
-        """Return the question before it: that of the stop."""
-        question = preview_stop(
-            now, StopTarget(instance=self.instance, nodes=self.named_nodes, frees=False), kills=False
+        """Return the question before it: that of the stop, with its own verb."""
+        return replace(
+            preview_stop(now, StopTarget(instance=self.instance, nodes=self.named_nodes), "Restart"), title="restart"
         )
-        return replace(question, title="restart", accept="restart it")
 
     def run(self, ctx: CommandContext) -> AsyncGenerator[Event, None]:
         """Restart it."""

@@ -164,18 +164,18 @@ class FailureRule:
     cause: FailureCause
     summary: str
     remedy: str
-    field: str | None = None
-    fatal: bool = False
-    weight: int = FailureWeight.CONCRETE
-    value: str | None = None
-    change: ChangeDirection | None = None
-    worked_out: Callable[[MatchGroups], MatchGroups] | None = None
-    needs: EngineFactName | None = None
-    during: str | None = None
-    refine: FailureRefinement | None = None
-    exception: bool = False
-    at_any_level: bool = False
-    warning: bool = False
+    field: str | None
+    fatal: bool
+    weight: int
+    value: str | None
+    change: ChangeDirection | None
+    worked_out: Callable[[MatchGroups], MatchGroups] | None
+    needs: EngineFactName | None
+    during: str | None
+    refine: FailureRefinement | None
+    exception: bool
+    at_any_level: bool
+    warning: bool
 
     def match_failure(self, line: str) -> Failure | None:
         """Return the failure that this line reports, None if it reports none."""
@@ -264,7 +264,7 @@ class FactRule:
     pattern: str
     name: EngineFactName
     says: str
-    is_fallback: bool = False
+    is_fallback: bool
 
     def match_fact(self, line: str) -> EngineFact | None:
         """Return the fact, None if the line does not report it."""

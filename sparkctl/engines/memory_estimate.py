@@ -17,7 +17,7 @@ from typing import Any
 
 from sparkctl.engines import load_engine, load_engine_part
 from sparkctl.engines.engine_flags import CommandFlags, parse_positive_int
-from sparkctl.model.launch_plan import DockerRunSpec, LaunchPlan
+from sparkctl.model.launch_plan import ContainerSpec
 from sparkctl.model.memory_fit import CheckpointFiles, EstimatePart, EstimateSource
 from sparkctl.model.text.sanitize import load_json_map
 from sparkctl.model.text.units import GIB, format_gib
@@ -222,8 +222,8 @@ def list_model_parts(subject: EstimateInput, *, within: bool = False) -> list[Es
     weights = build_weights_part("weights", subject.weights, subject.ranks, within=within)
     whole, experts = subject.weights.size, subject.experts
     if subject.copies > 1 and experts is None:
-        told = "attention, which is whole on each, not counted apart: model.experts of the profile would tell"
-        weights = replace(weights, words=f"{weights.words}; {told}")
+        missing = "attention, which is whole on each, not counted apart: model.experts of the profile would tell"
+        weights = replace(weights, words=f"{weights.words}; {missing}")
     elif subject.copies > 1 and whole is not None and experts is not None and experts <= whole:
         size = -(-(whole - experts) // subject.attention_ranks) + -(-experts // subject.ranks)
         words = (
@@ -418,8 +418,8 @@ def _select_language_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _build_kv_layout(said: Mapping[str, Any]) -> KvCacheLayout | None:
     given = said.get("layer_types", said.get("layers_block_type"))
-    told = said.get("num_hidden_layers", said.get("n_layer", len(given) if isinstance(given, list) else None))
-    layers = parse_positive_int(told)
+    declared = said.get("num_hidden_layers", said.get("n_layer", len(given) if isinstance(given, list) else None))
+    layers = parse_positive_int(declared)
     if layers is None or layers > _MAX_LAYERS:
         return None
     if "compress_ratios" in said:
@@ -582,13 +582,15 @@ class WeightsSize:
     why: str
 
 
-def measure_weights(found: CheckpointFiles | None, told: int | None, of_profile: str = "model.weights") -> WeightsSize:
+def measure_weights(
+    found: CheckpointFiles | None, declared: int | None, of_profile: str = "model.weights"
+) -> WeightsSize:
     """Return the bytes of a model: of its files on the node if all are there, otherwise from the profile."""
     seen = None if found is None else _measure_files(found)
     if seen is not None and seen.size is not None:
         return seen
-    if told is not None:
-        return WeightsSize(told, EstimateSource.PROFILE, f"{of_profile} of the profile")
+    if declared is not None:
+        return WeightsSize(declared, EstimateSource.PROFILE, f"{of_profile} of the profile")
     if seen is not None:
         return seen
     where = "its place on the node is not known" if found is None else f"not found in {found.place}"
@@ -635,7 +637,7 @@ def _count_missing_shards(files: list[tuple[str, int]]) -> int:
     return sum(max(0, total - seen) for seen, total in of.values())
 
 
-def map_path_to_node(path: str | None, plan: LaunchPlan | DockerRunSpec) -> str | None:
+def map_path_to_node(path: str | None, plan: ContainerSpec) -> str | None:
     """Return where a model's path in the container is on the node, None if not known: through the longest matching
     mount, or for a hub id through the mount of Hugging Face's cache.
     """
@@ -661,11 +663,11 @@ def map_path_to_node(path: str | None, plan: LaunchPlan | DockerRunSpec) -> str 
     return next((on for home in homes if (on := _map_through_mounts(f"{home}/{folder}", plan)) is not None), None)
 
 
-def _map_through_mounts(path: str, plan: LaunchPlan | DockerRunSpec) -> str | None:
-    held = [one for one in plan.mounts if _is_below(path, one.target) and one.source.startswith("/")]
-    if not held or "\n" in path or ".." in path.split("/"):
+def _map_through_mounts(path: str, plan: ContainerSpec) -> str | None:
+    mounts = [one for one in plan.mounts if _is_below(path, one.target) and one.source.startswith("/")]
+    if not mounts or "\n" in path or ".." in path.split("/"):
         return None
-    mount = max(held, key=lambda one: len(one.target))
+    mount = max(mounts, key=lambda one: len(one.target))
     return mount.source.rstrip("/") + path[len(mount.target.rstrip("/")) :]
 
 

@@ -322,14 +322,14 @@ def find_source_figure(
     found: list[tuple[int, FigureRange, str]] = []
     for reference in references:
         for one in reference.figures if reference.differs is None else ():
-            value, told = figure.get_range(one), _count_same_sizes(one, cell, figure)
-            if value is not None and told is not None:
-                found.append((told, value, reference.source))
+            value, same_sizes = figure.get_range(one), _count_same_sizes(one, cell, figure)
+            if value is not None and same_sizes is not None:
+                found.append((same_sizes, value, reference.source))
     if not found:
         return None
-    most = max(told for told, _, _ in found)
-    ranges = [value for told, value, _ in found if told == most]
-    sources = dict.fromkeys(name_source(source) for told, _, source in found if told == most)
+    most = max(same_sizes for same_sizes, _, _ in found)
+    ranges = [value for same_sizes, value, _ in found if same_sizes == most]
+    sources = dict.fromkeys(name_source(source) for same_sizes, _, source in found if same_sizes == most)
     joined = FigureRange(min(one.low for one in ranges), max(one.high for one in ranges))
     return SourceFigure(joined, ", ".join(sources))
 
@@ -352,9 +352,9 @@ def _count_same_sizes(one: ReferenceFigure, cell: BenchCell | DomainKey, figure:
 
 
 def _list_size_pairs(one: ReferenceFigure, cell: BenchCell) -> Iterator[tuple[int, int]]:
-    for told, own in ((one.prompt, cell.pp), (one.generated, cell.tg), (one.depth, cell.depth)):
-        if told is not None:
-            yield told, own
+    for declared, own in ((one.prompt, cell.pp), (one.generated, cell.tg), (one.depth, cell.depth)):
+        if declared is not None:
+            yield declared, own
 
 
 def _list_measured(run: BenchRun) -> dict[BenchCell | DomainKey, CellResult | DomainResult]:
@@ -376,9 +376,9 @@ def _compare_setups(before: BenchRun, after: BenchRun) -> tuple[StartDifference,
             if one.name in _HASHES:
                 old, new = (None if value is None else shorten_id(value) for value in (old, new))
             found.append(_describe(one.name.replace("_", " "), old, new))
-    told = {"name", *(one.what for one in found)}  # the headings have the name; engine and image are as they ran
+    shown = {"name", *(one.what for one in found)}  # the headings have the name; engine and image are as they ran
     profiles = diff_profiles(before.setup.text, after.setup.text) or ()
-    return (*found, *(one for one in profiles if one.what not in told))
+    return (*found, *(one for one in profiles if one.what not in shown))
 
 
 def _describe(what: str, before: object, after: object) -> StartDifference:

@@ -144,9 +144,9 @@ class HistoryDatabase:
                 self._close_connection()
 
     def _close_connection(self) -> None:
-        held, self._held = self._held, None
-        if held is not None:
-            held.close()
+        connection, self._held = self._held, None
+        if connection is not None:
+            connection.close()
 
     def _try_transaction(self, work: Callable[[sqlite3.Connection], T], *, writes: bool) -> T:
         file = self._get_connection()

@@ -109,11 +109,12 @@ def describe_changes(record: OperationRecord, profile: Profile) -> str | None:
 
     if record.hash is None or record.hash == profile.digest:
         return None
-    told = diff_profiles(record.text, render_redacted_yaml(profile))
+    changes = diff_profiles(record.text, render_redacted_yaml(profile))
     shown = [
-        f"{one.what}: {_format_value(one.before)} -> {_format_value(one.after)}" for one in (told or ())[:_MOST_CHANGES]
+        f"{one.what}: {_format_value(one.before)} -> {_format_value(one.after)}"
+        for one in (changes or ())[:_MOST_CHANGES]
     ]
-    more = len(told or ()) - len(shown)
+    more = len(changes or ()) - len(shown)
     if not shown:  # a secret, or a field of another version
         return f"hash {record.hash} -> {profile.digest}"
     return "; ".join(shown) + (f"; and {more} more" if more > 0 else "")

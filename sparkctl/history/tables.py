@@ -255,7 +255,7 @@ def _build_operation_record(row: sqlite3.Row, shares: tuple[NodeResult, ...]) ->
     usual = float(row["usual"]) if is_duration(row["usual"]) else None
     texts = ("profile", "instance", "hash", "text", "engine", "image", "alike", "command", "outcome", "why", "hint")
     nodes = _decode_json(row["nodes"])
-    told: dict[str, Any] = {name: _as_text(row[name]) for name in texts}
+    values: dict[str, Any] = {name: _as_text(row[name]) for name in texts}
     return OperationRecord(
         id=int(row["id"]),
         kind=OperationKind(row["kind"]) if row["kind"] in list(OperationKind) else str(row["kind"]),
@@ -270,7 +270,7 @@ def _build_operation_record(row: sqlite3.Row, shares: tuple[NodeResult, ...]) ->
         usual=ExpectedDurations(usual, decode_durations(_decode_json(row["usual_parts"]))),
         moments=_decode_step_records(_decode_json(row["moments"])),
         shares=shares,
-        **told,
+        **values,
     )
 
 

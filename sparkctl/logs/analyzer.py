@@ -24,7 +24,7 @@ from sparkctl.engines.base import (
 )
 from sparkctl.engines.line_preparer import MAX_LINE_LENGTH, LinePreparer, prepare_text
 from sparkctl.logs.line_effects import LineEffect, prepare_raw_line
-from sparkctl.logs.line_patterns import (  # fmt: skip
+from sparkctl.logs.line_patterns import (
     ACCESS_LINE,
     ACCESS_LINE_STARTS,
     CHAIN_STARTS,
@@ -269,16 +269,16 @@ class LogDiagnosis:
     step: str | None
     ready: bool
     verdict: Verdict | None
-    facts: tuple[EngineFact, ...] = ()
-    parts: tuple[PhaseDuration, ...] = ()
-    took: tuple[ReportedDuration, ...] = ()
-    lines: int = 0
-    runs: int = 1
-    run_began: int = 1
-    before: Verdict | None = None
-    is_stopped: bool = False
-    sounds_like_an_engine: bool = True
-    reading: LogReading | None = None
+    facts: tuple[EngineFact, ...]
+    parts: tuple[PhaseDuration, ...]
+    took: tuple[ReportedDuration, ...]
+    lines: int
+    runs: int
+    run_began: int
+    before: Verdict | None
+    is_stopped: bool
+    sounds_like_an_engine: bool
+    reading: LogReading | None
 
 
 _MAX_REPORTED_DURATIONS = 64
@@ -355,7 +355,8 @@ class LogAnalyzer:
     is_ready_line: Callable[[str], object] | None = None
     _latest: tuple[int, str | bytes] | None = None  # bytes: a line that was skipped
     _traceback: TracebackReader = field(default_factory=TracebackReader)
-    _unnamed: tuple[LogLine, str] | None = None  # an exception that no rule named, and the lines of its message so far
+    # An exception that no rule named, the lines of its message so far, and the weight of the first.
+    _unnamed: tuple[LogLine, str, int] | None = None
     _standstills: int = 0  # in a row
     _request_error: int = -_MAX_CHAIN_LINES  # the last line of what says that a request failed: its tracebacks follow
     _is_request_traceback: bool = False
@@ -861,24 +862,25 @@ class LogAnalyzer:
         return LineSignal(failure=build_unnamed_failure(message)) if signal is None else signal
 
     def _join_message(self, line: LogLine, text: str, level: str | None, signal: LineSignal | None) -> None:
-        """Join the lines of the message of an exception that no rule named, which may be cut by a terminal's width. If a rule
-        knows the whole message, the exception is recorded by that rule."""
+        """Join the lines of the message of an exception that no rule named, which may be cut by a terminal's width, or begin on the
+        line after (Rust's panic). If a rule knows more of the whole message, the exception is recorded by that rule."""
         failure = None if signal is None else signal.failure
         if self._traceback.is_open and self._traceback.first_line == line.number:
             self._unnamed = None  # source code follows, not the rest of a message
         elif failure is not None and failure.weight <= FailureWeight.EXCEPTION and "validation error" not in text:
-            self._unnamed = line, text
+            announces = failure.weight <= FailureWeight.DYING  # another error, which comes with its own words
+            self._unnamed = line, text, FailureWeight.EXCEPTION if announces else failure.weight
         elif failure is not None or signal is not None or self._unnamed is None or not _is_continuation(text, level):
             self._unnamed = None
         else:
-            first, message = self._unnamed
+            first, message, weight = self._unnamed
             message = f"{message} {text.strip()}"
             joined = self.engine.classify_line(message)
-            if joined is not None and joined.failure is not None and joined.failure.weight > FailureWeight.EXCEPTION:
+            if joined is not None and joined.failure is not None and joined.failure.weight > weight:
                 self._unnamed = None
                 self._apply_signal(joined, first, message)
             else:
-                self._unnamed = (first, message) if len(message) < _MAX_MESSAGE_CHARS else None
+                self._unnamed = (first, message, weight) if len(message) < _MAX_MESSAGE_CHARS else None
 
     def _count_standstill(self, line: LogLine, text: str) -> None:
         """Record that the engine stands still, once it has said so several times and nothing else."""
@@ -1018,9 +1020,12 @@ class LogAnalyzer:
             return
         self._times.advance_time(line)
         for at, seen in enumerate(self.failures):
-            if seen.failure is not None and (seen.failure.cause, seen.failure.weight, seen.failure.fatal) == (
-                failure.cause, failure.weight, failure.fatal
-            ) and self._has_survived(seen, seen.failure):  # fmt: skip
+            if (
+                seen.failure is not None
+                and (seen.failure.cause, seen.failure.weight, seen.failure.fatal)
+                == (failure.cause, failure.weight, failure.fatal)
+                and self._has_survived(seen, seen.failure)
+            ):
                 del self.failures[at]
                 break
         if not make_room_for_failure(self.failures, failure):

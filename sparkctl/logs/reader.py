@@ -31,7 +31,7 @@ class LogBatch:
 
     lines: tuple[LogLine, ...]
     position: LogPosition | None
-    follows_gap: bool = False
+    follows_gap: bool
 
     @property
     def first(self) -> int:

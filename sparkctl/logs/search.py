@@ -290,7 +290,7 @@ class FilterPattern:
     """
 
     typed: str
-    is_inverted: bool = False
+    is_inverted: bool
     needle: str | None = None  # None: a regular expression
     expression: re.Pattern[str] | BoundedPattern | None = None
     fault: str | None = None

@@ -239,7 +239,7 @@ def _build_exit_code_verdict(
     again: str,
     requests: tuple[int, ...] | None,
 ) -> Verdict:
-    look = f"sparkctl logs {plan.instance} --node {plan.node}"
+    inspection = f"sparkctl logs {plan.instance} --node {plan.node}"
     code = container.exit_code
     if code in (_SIGINT_EXIT, _SIGTERM_EXIT) and log.final_error is None:
         return _build_stop_verdict(plan, log, container, ended, again, requests)
@@ -252,7 +252,7 @@ def _build_exit_code_verdict(
                 *verdict_builder.build_last_line_evidence(log.latest_line),
                 ended,
             ),
-            remedy=f"An engine that ends with 0 although nobody stopped it has crashed internally. Its log: {look}",
+            remedy=f"An engine that ends with 0 although nobody stopped it has crashed internally. Its log: {inspection}",
         )
     if code == _SIGKILL_EXIT and log.final_error is None:
         return Verdict(
@@ -281,7 +281,7 @@ def _build_exit_code_verdict(
             ),
             ended,
         ),
-        remedy=f"The whole log: {look}",
+        remedy=f"The whole log: {inspection}",
         confidence=Confidence.LIKELY,
     )
 
@@ -292,13 +292,13 @@ def _build_stop_verdict(
     container: Container,
     ended: Evidence,
     again: str,
-    requests: tuple[int, ...] | None = None,
+    requests: tuple[int, ...] | None,
 ) -> Verdict:
     """Return the verdict on a start that was stopped: by Docker's events, by its log, or by the signal alone."""
     asked = [Evidence(f"asked to send it {_format_signal(one)}", "docker") for one in requests or ()]
-    who = f"docker stop, docker kill and a shutdown of {plan.node} do that. Ask who did, then: {again}"
+    actor = f"docker stop, docker kill and a shutdown of {plan.node} do that. Ask who did, then: {again}"
     if requests is not None and not asked:
-        who = f"A process on {plan.node} or in the container does that, and a shutdown of {plan.node}. Find which, then: {again}"
+        actor = f"A process on {plan.node} or in the container does that, and a shutdown of {plan.node}. Find which, then: {again}"
     return Verdict(
         cause=FailureCause.STOPPED_BY_OTHERS,
         summary=f"Somebody stopped {plan.instance} {_describe_progress(log)}: it was sent a signal to end "
@@ -309,7 +309,7 @@ def _build_stop_verdict(
             ended,
             *verdict_builder.build_last_line_evidence(log.latest_line),
         ),
-        remedy=who,
+        remedy=actor,
         confidence=Confidence.CERTAIN if asked or log.stopped is not None else Confidence.LIKELY,
     )
 

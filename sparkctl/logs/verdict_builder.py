@@ -87,7 +87,7 @@ _SHARE_NAME_PATTERN = re.compile("utilization|fraction|ratio")
 
 
 def suggest_field_change(
-    plan: LaunchPlan, field: str | None, change: ChangeDirection | None = None, value: str | None = None
+    plan: LaunchPlan, field: str | None, change: ChangeDirection | None, value: str | None = None
 ) -> FieldChange | None:
     """Return the change to try, None if no value is known.
 
@@ -298,8 +298,8 @@ def _suggest_flag(log: LogAnalyzer, failure: Failure, plan: LaunchPlan | None) -
         return ""
     from sparkctl.profiles.profile_lint import suggest_flag_name
 
-    told = log.facts.get(EngineFactName.ENGINE_VERSION)
-    version = None if told is None else told.value
+    known_version = log.facts.get(EngineFactName.ENGINE_VERSION)
+    version = None if known_version is None else known_version.value
     if plan is not None and plan.engine_version is not None and (version is None or " " in version):
         version = plan.engine_version  # the log has no version, or only a similar one
     flag = (failure.field or "").removeprefix("args.")

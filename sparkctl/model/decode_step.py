@@ -71,10 +71,10 @@ class TensorSizes:
     @property
     def table(self) -> int:
         """The bytes of the embedding table that no step reads: 0 where it is the output layer, too."""
-        held, output = self.parts.get("embedding", 0), self.parts.get("output", 0)
+        embedding, output = self.parts.get("embedding", 0), self.parts.get("output", 0)
         if self.is_tied and output:
-            return min(held, output)  # stored twice, loaded once
-        return held if output else 0
+            return min(embedding, output)  # stored twice, loaded once
+        return embedding if output else 0
 
     @property
     def output(self) -> int:

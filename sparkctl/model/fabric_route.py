@@ -36,8 +36,8 @@ class ConfiguredInterface:
 
     name: str
     has_carrier: bool
-    addresses: tuple[str, ...] = ()
-    mtu: int | None = None
+    addresses: tuple[str, ...]
+    mtu: int | None
     device: str | None = None
 
 

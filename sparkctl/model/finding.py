@@ -89,7 +89,7 @@ class FindingEvidence:
         return f"{self.name} {self.value}" + (f" {self.unit}" if self.unit else "")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Finding:
     """``since``: unix seconds by the node's clock; None is "since before sparkctl looked". ``remedy``: a sentence or a
     command.
@@ -99,8 +99,8 @@ class Finding:
     severity: Severity
     node: NodeName
     summary: str
-    remedy: str | None = None
     _: KW_ONLY
+    remedy: str | None = None
     instance: str | None = None
     evidence: tuple[FindingEvidence, ...] = ()
     since: float | None = None

@@ -69,14 +69,14 @@ class KernelEvent:
     meaning: str
     remedy: str
     source: str
-    hours: float | None = None
-    many: int | None = None
-    count: int = 1
-    container: str | None = None
-    process: str | None = None
-    pid: int | None = None
-    xid: int | None = None
-    ends_programs: bool = False
+    hours: float | None
+    many: int | None
+    count: int
+    container: str | None
+    process: str | None
+    pid: int | None
+    xid: int | None
+    ends_programs: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

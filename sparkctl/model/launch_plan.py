@@ -53,10 +53,11 @@ class Mount:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DockerRunSpec:
-    """How a container was started, as Docker remembers it; values as in `LaunchPlan`, including secrets."""
+class ContainerSpec:
+    """What a container is made from. ``options``: further docker run flags as (flag without dashes, value) pairs; "true" is a bare
+    flag. ``ulimits``: such as ("memlock", "-1") or ("nofile", "1024:2048"). All hold real values, including secrets.
+    """
 
-    name: str
     image: str
     entrypoint: str | None
     command: tuple[str, ...]
@@ -70,6 +71,13 @@ class DockerRunSpec:
     devices: tuple[str, ...]
     options: tuple[tuple[str, str], ...]
     labels: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DockerRunSpec(ContainerSpec):
+    """How a container was started, as Docker remembers it."""
+
+    name: str
 
 
 PROVED_PROBES = ("speech", "embeddings", "rerank", "http")  # one that answers without proof is up, and not ready
@@ -156,12 +164,10 @@ class GuardRule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchPlan:
-    """Everything one container needs.
+class LaunchPlan(ContainerSpec):
+    """Everything one container needs. Show a plan only as `redact_launch_plan` returns it.
 
-    ``options``: further docker run flags as (flag without dashes, value) pairs; "true" is a bare flag. ``env`` and
-    other fields hold real values: show a plan only as `redact_launch_plan` returns it. ``secrets``: values from the
-    operator's environment for ``${VAR}`` with a secret's name; never written.
+    ``secrets``: values from the operator's environment for ``${VAR}`` with a secret's name; never written.
     """
 
     node: NodeName
@@ -170,19 +176,6 @@ class LaunchPlan:
     profile_hash: str
     engine: str
     container_name: str
-    image: str
-    entrypoint: str | None
-    command: tuple[str, ...]
-    env: tuple[tuple[str, str], ...]
-    mounts: tuple[Mount, ...]
-    gpus: str | None
-    shm_size: str | None
-    ipc: str | None
-    network: str | None
-    ulimits: tuple[tuple[str, str], ...]  # ("memlock", "-1") or ("nofile", "1024:2048")
-    devices: tuple[str, ...]
-    options: tuple[tuple[str, str], ...]
-    labels: tuple[tuple[str, str], ...]
     port: int | None
     served_model: str | None
     api_key: str | None

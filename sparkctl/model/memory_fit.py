@@ -185,8 +185,8 @@ class MemoryFit:
             case FitOutcome.AFTER_DROP_CACHES:
                 return f"{needs}{it} fits on {self.node} once the page cache is dropped, with {spare} to spare"
             case FitOutcome.IF_STOPPED:
-                who = f"{sanitize_line(' and '.join(self.stops))} {'stops' if len(self.stops) == 1 else 'stop'}"
-                return f"{needs}{it} fits on {self.node} only if {who}: short by {format_gib(self.missing_bytes)}"
+                holder = f"{sanitize_line(' and '.join(self.stops))} {'stops' if len(self.stops) == 1 else 'stop'}"
+                return f"{needs}{it} fits on {self.node} only if {holder}: short by {format_gib(self.missing_bytes)}"
             case FitOutcome.SHORT:
                 return f"{needs}{it} does not fit on {self.node}: short by {format_gib(self.missing_bytes)}"
             case FitOutcome.SEVERAL:
@@ -211,7 +211,7 @@ class CheckpointFiles:
     """
 
     place: str
-    is_there: bool | None = None
+    is_there: bool | None
     files: tuple[tuple[str, int], ...] = ()
     index_total: int | None = None
     unfinished: int = 0

@@ -59,10 +59,10 @@ class PullQuestion:
 
     profile: str
     parts: tuple[str, ...]
-    size: int | None = None
-    is_whole: bool = True
-    seconds: float | None = None
-    is_estimate: bool = False
+    size: int | None
+    is_whole: bool
+    seconds: float | None
+    is_estimate: bool
 
     @property
     def amount_words(self) -> str | None:
@@ -83,8 +83,8 @@ class BenchStartQuestion:
 
     profile: str
     nodes: tuple[NodeName, ...]
-    stops: tuple[str, ...] = ()
-    changed: tuple[tuple[str, str], ...] = ()
+    stops: tuple[str, ...]
+    changed: tuple[tuple[str, str], ...]
 
     @property
     def sentence(self) -> str:

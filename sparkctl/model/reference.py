@@ -187,24 +187,26 @@ class ComparableReference:
     @property
     def rates_by_concurrency(self) -> dict[int, FigureRange]:
         """The generation in the shortest context that was measured, by the number of requests."""
-        counts = sorted({one.concurrency for one in self.rates})
-        found = {count: [one for one in self.rates if one.concurrency == count] for count in counts}
-        shortest = {count: min(_raise_context(one.context) for one in each) for count, each in found.items()}
+        return {count: found[0][1] for count, found in self.rates_by_concurrency_and_context.items()}
+
+    @property
+    def rates_by_concurrency_and_context(self) -> dict[int, list[tuple[float, FigureRange]]]:
+        """The tokens of context and the generation in it, the shortest first, by the number of requests."""
+        found: dict[int, dict[float, list[FigureRange]]] = {}
+        for one in sorted(self.rates, key=lambda one: (one.concurrency, _raise_context(one.context))):
+            found.setdefault(one.concurrency, {}).setdefault(_raise_context(one.context), []).append(one.generation)
         return {
-            count: joined
-            for count, each in found.items()
-            if (
-                joined := _join_ranges(one.generation for one in each if _raise_context(one.context) == shortest[count])
-            )
+            count: [(context, joined) for context, each in by_context.items() if (joined := _join_ranges(each))]
+            for count, by_context in found.items()
         }
 
 
 def select_comparable(references: Sequence[Reference]) -> ComparableReference | None:
     """Return what may be compared with an instance of the profile, None if nothing may."""
-    told = [(one.source, figure) for one in references if one.differs is None for figure in one.figures]
-    timed = _keep_one_task(told, lambda figure: figure.generation if figure.concurrency is not None else None)
-    lengths = _keep_one_task(told, lambda figure: figure.accept_length)
-    shares = _keep_one_task(told, lambda figure: figure.accept_rate)
+    figures = [(one.source, figure) for one in references if one.differs is None for figure in one.figures]
+    timed = _keep_one_task(figures, lambda figure: figure.generation if figure.concurrency is not None else None)
+    lengths = _keep_one_task(figures, lambda figure: figure.accept_length)
+    shares = _keep_one_task(figures, lambda figure: figure.accept_rate)
     if not (compared := [*timed, *lengths, *shares]):
         return None
     rates = tuple(
@@ -221,11 +223,11 @@ def select_comparable(references: Sequence[Reference]) -> ComparableReference | 
 
 
 def _keep_one_task(
-    told: Iterable[tuple[str, ReferenceFigure]], get: Callable[[ReferenceFigure], FigureRange | None]
+    figures: Iterable[tuple[str, ReferenceFigure]], get: Callable[[ReferenceFigure], FigureRange | None]
 ) -> list[tuple[str, ReferenceFigure]]:
     """Return the figures that say this, without those of a task unless all are of the same one: what a live request is
     about is not known, and from 31 tok/s in prose to 175 in code is no range to judge it by."""
-    found = [(source, one) for source, one in told if get(one) is not None]
+    found = [(source, one) for source, one in figures if get(one) is not None]
     return found if len({one.task for _, one in found}) == 1 else [each for each in found if each[1].task is None]
 
 
@@ -321,6 +323,8 @@ def estimate_request_context(numbers: EngineMeter, facts: Iterable[EngineFact]) 
     """Return the tokens of context of a running request, the mean of all; None if not known."""
     tokens = numbers.kv_tokens
     if tokens is None and numbers.kv_usage is not None:
-        told = next((one.value.replace(",", "") for one in facts if one.name is EngineFactName.KV_CACHE_TOKENS), "")
-        tokens = numbers.kv_usage * int(told) if told.isdecimal() and len(told) <= 12 else None
+        cache_tokens = next(
+            (one.value.replace(",", "") for one in facts if one.name is EngineFactName.KV_CACHE_TOKENS), ""
+        )
+        tokens = numbers.kv_usage * int(cache_tokens) if cache_tokens.isdecimal() and len(cache_tokens) <= 12 else None
     return tokens / numbers.running if tokens is not None and numbers.running else None

@@ -299,14 +299,14 @@ def build_memory_bar(memory: MemoryReading, gpu_memory: int | None, process_memo
     free = min(max(0, memory.free), memory.total)
     cache = memory.reclaimable
     used = memory.total - free - cache
-    held = None if gpu_memory is None else min(max(0, gpu_memory), used)
-    other = used - (held or 0)
+    gpu_part = None if gpu_memory is None else min(max(0, gpu_memory), used)
+    other = used - (gpu_part or 0)
     processes = None if process_memory is None else min(max(0, process_memory), other)
-    unaccounted = None if processes is None or held is None else other - processes
+    unaccounted = None if processes is None or gpu_part is None else other - processes
     return MemoryBar(
         total=memory.total,
         available=memory.available,
-        gpu_processes=held,
+        gpu_processes=gpu_part,
         other_used=other,
         page_cache=cache,
         free=free,

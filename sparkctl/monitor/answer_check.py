@@ -275,15 +275,15 @@ def judge_stream(reply: ChatReply, asked: str) -> AnswerCheck:
 def judge_context(body: bytes, promised: int | None) -> AnswerCheck | None:
     """Compare the context that /v1/models tells with that of the command; None where either is not known."""
     try:
-        told = load_json(body)["data"][0]["max_model_len"]
+        length = load_json(body)["data"][0]["max_model_len"]
     except (ValueError, LookupError, TypeError, RecursionError):
         return None
-    if promised is None or not isinstance(told, int) or isinstance(told, bool):
+    if promised is None or not isinstance(length, int) or isinstance(length, bool):
         return None
-    if told < promised:
-        summary = f"it takes {told} tokens where its command says {promised}"
-        return _fail("context", summary, "/v1/models", f"max_model_len {told}", "see its log for why it took less")
-    return _pass("context", f"it takes {told} tokens, as its command says")
+    if length < promised:
+        summary = f"it takes {length} tokens where its command says {promised}"
+        return _fail("context", summary, "/v1/models", f"max_model_len {length}", "see its log for why it took less")
+    return _pass("context", f"it takes {length} tokens, as its command says")
 
 
 def judge_drafts(
@@ -327,10 +327,10 @@ def build_answer_finding(one: AnswerCheck, node: NodeName, instance: str, secret
         return truncate_text(redact(sanitize_line(text.replace("\n", " ")), secrets), _MAX_SHOWN_CHARS)
 
     return Finding(
-        kind=FindingKind.ANSWERS,
-        severity=one.severity,
-        node=node,
-        summary=f"{instance}: {one.summary}",
+        FindingKind.ANSWERS,
+        one.severity,
+        node,
+        f"{instance}: {one.summary}",
         remedy=one.remedy,
         instance=instance,
         evidence=tuple(
@@ -389,8 +389,8 @@ async def measure_requests(
         first = await asker.measure_rate(clock)
         again = None if first is None else await asker.measure_rate(clock)
         began = clock.monotonic()
-        told = await engine_probe.request_token(link, service, marker_support)
-        ttft = clock.monotonic() - began if told.good else None
+        token = await engine_probe.request_token(link, service, marker_support)
+        ttft = clock.monotonic() - began if token.good else None
     except (OSError, http_client.InvalidHttpResponse):
         return RequestSpeed(rate=first), RequestSpeed()
     return RequestSpeed(rate=first), RequestSpeed(ttft, again)

@@ -109,25 +109,14 @@ async def check_health(
     marker_support: QueryMarkerSupport | None = None,
 ) -> ProbeResult:
     """Ask the health path once. Raises `ConnectionLost`; every fault of the engine is a `ProbeResult`."""
-    port = service.port
-    if service.ready.health is None or port is None:
-        return ProbeResult(good=True, what="health is not asked")
     path = service.ready.health
-    try:
-        response = await request_engine(
-            link, port, "GET", path, headers=service.auth_headers, timeout=timeout, marker_support=marker_support
-        )
-    except ConnectionLost:
-        raise
-    except ConnectionRefusedError:
-        return ProbeResult(good=False, what=f"port {port} refuses connections")
-    except TimeoutError:
-        return ProbeResult(good=False, what=f"GET {path} did not answer within {timeout:.0f} s")
-    except (ConnectionError, http_client.InvalidHttpResponse) as broken:
-        return ProbeResult(good=False, what=f"GET {path}:", said=sanitize_line(str(broken)) or "connection closed")
-    if is_alive_status(response.status):
-        return ProbeResult(good=True, what=f"GET {path} answered {response.status}")
-    return ProbeResult(good=False, what=f"GET {path} answered {response.status}", said=format_body_line(response.body))
+    if path is None or service.port is None:
+        return ProbeResult(good=True, what="health is not asked")
+    answer = await _ServiceAsker(link, service, timeout, marker_support).ask(path, None)
+    if isinstance(answer, ProbeResult):
+        return answer
+    what, is_alive = f"GET {path} answered {answer.status}", is_alive_status(answer.status)
+    return ProbeResult(good=is_alive, what=what, said="" if is_alive else format_body_line(answer.body))
 
 
 async def request_status(link: NodeConnection, port: int, path: str, timeout: float) -> int | None:

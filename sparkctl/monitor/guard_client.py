@@ -210,13 +210,13 @@ async def _start_guard_process(session: NodeSession) -> GuardProcess:
     """Run the command that starts the guard, and read the one line that it prints."""
     name, start = session.node.name, bootstrap.build_guard_program()
     try:
-        held = await session.link.start_process(start.argv)
+        process = await session.link.start_process(start.argv)
     except OSError as missing:
         raise GuardUnavailable(f"no guard on {name}: {missing}", _PYTHON_HINT) from missing
     try:
         async with asyncio.timeout(_START_TIMEOUT_SECONDS):
-            await held.write(start.stdin)
-            while line := await held.readline():
+            await process.write(start.stdin)
+            while line := await process.readline():
                 if line.startswith(b'{"probe"'):  # a login shell may greet first
                     said = decode_guard_start(line)
                     if isinstance(said, GuardRefusal):
@@ -229,7 +229,7 @@ async def _start_guard_process(session: NodeSession) -> GuardProcess:
             f"no guard on {name}: its start printed something unexpected ({wrong})", _PYTHON_HINT
         ) from wrong
     finally:
-        await held.release()
+        await process.release()
     raise GuardUnavailable(f"no guard on {name}: its start ended without output", _PYTHON_HINT)
 
 

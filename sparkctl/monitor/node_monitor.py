@@ -95,7 +95,7 @@ class LivenessProbe:
         self._watched = watched
 
     async def probe_idle_engine(
-        self, instances: Iterable[InstanceView], told: Callable[[], Mapping[str, MeterReading]], ahead: float
+        self, instances: Iterable[InstanceView], read_meters: Callable[[], Mapping[str, MeterReading]], ahead: float
     ) -> None:
         """Note which engines made tokens, and ask the engine that is due for longest. Raises ConnectionLost, NodeError.
 
@@ -108,7 +108,7 @@ class LivenessProbe:
         due: list[tuple[float, str]] = []
         for key, one in here.items():
             watched = self._watched.setdefault(key, ProbedEngine(one.name, now, self._pick_probe_delay()))
-            numbers = told().get(key, MeterReading(None)).numbers
+            numbers = read_meters().get(key, MeterReading(None)).numbers
             if is_generating(numbers):
                 watched.proved = now
                 self._clear_finding(watched)
@@ -116,10 +116,14 @@ class LivenessProbe:
                 due.append((watched.proved, key))
         if due:
             key = min(due)[1]
-            await self._probe_engine(here[key], self._watched[key], told, ahead)
+            await self._probe_engine(here[key], self._watched[key], read_meters, ahead)
 
     async def _probe_engine(
-        self, one: InstanceView, watched: ProbedEngine, told: Callable[[], Mapping[str, MeterReading]], ahead: float
+        self,
+        one: InstanceView,
+        watched: ProbedEngine,
+        read_meters: Callable[[], Mapping[str, MeterReading]],
+        ahead: float,
     ) -> None:
         container = self._inspections.get_container(one.container_id)
         rule = None if container is None else select_probe_rule(container)
@@ -138,7 +142,7 @@ class LivenessProbe:
         began = self._session.clock.unix_time() + ahead
         answer = await engine_probe.request_token(self._session.link, service, marker_support)
         watched.proved = self._session.clock.monotonic()
-        if answer.good or answer.unproven or is_generating(told().get(container.id, MeterReading(None)).numbers):
+        if answer.good or answer.unproven or is_generating(read_meters().get(container.id, MeterReading(None)).numbers):
             self._clear_finding(watched)
             return
         words = answer.format_masked(await self._session.docker.read_secret_values(container.id))
@@ -150,10 +154,10 @@ class LivenessProbe:
     def _build_hung_finding(self, one: InstanceView, words: str, since: float) -> Finding:
         name = shlex.quote(one.name)
         return Finding(
-            kind=FindingKind.NOT_GENERATING,
-            severity=Severity.PROBLEM,
-            node=self._session.node.name,
-            summary=f"{one.name} is up and idle but generates no token when asked for one",
+            FindingKind.NOT_GENERATING,
+            Severity.PROBLEM,
+            self._session.node.name,
+            f"{one.name} is up and idle but generates no token when asked for one",
             remedy=f"see its log: sparkctl logs {name} --tail 50; then: sparkctl down {name}, and up again   "
             "(`liveness: none` in its profile ends this check)",
             instance=one.name,
@@ -313,7 +317,7 @@ class NodeMonitor:
     every: float
     emit: Callable[[Event], None]
     again: float | None = None
-    who: AgentHello | None = None  # the node's last identity
+    hello: AgentHello | None = None  # the node's last identity
     _troubles: frozenset[str] = frozenset()  # kinds of findings reported about ``who``
     _instances: tuple[InstanceView, ...] = ()
     session: NodeSession | None = None  # while it is open
@@ -398,14 +402,16 @@ class NodeMonitor:
                     self._ahead = event.sample.time - event.ts
                     self._answers.set()
                 self.emit(event)
-                if isinstance(event, SampleArrived) and sampler.identity is not self.who:
-                    self.who = sampler.identity
+                if isinstance(event, SampleArrived) and sampler.identity is not self.hello:
+                    self.hello = sampler.identity
                     self._emit_setting_findings(event)
 
     def _emit_setting_findings(self, event: SampleArrived) -> None:
         """Report problems of the node's settings, and those that are solved."""
         found = (
-            [] if self.who is None else list(node_settings.list_setting_problems(event.node, self.who, event.sample))
+            []
+            if self.hello is None
+            else list(node_settings.list_setting_problems(event.node, self.hello, event.sample))
         )
         for kind in self._troubles - {one.kind.value for one in found}:
             self.emit(
@@ -421,16 +427,16 @@ class NodeMonitor:
         """Report how the previous boot ended: once if without a shutdown, and at each further boot."""
         while True:
             await self._answers.wait()
-            if self.who is not None and self.who.boot_id != self._boot_read:
+            if self.hello is not None and self.hello.boot_id != self._boot_read:
                 with suppress(NodeError):  # the sampler reports the same error
-                    await self._read_boot_before(session, self.who)
+                    await self._read_boot_before(session, self.hello)
             await self.ctx.clock.sleep(_BOOT_POLL_SECONDS)
 
-    async def _read_boot_before(self, session: NodeSession, who: AgentHello) -> None:
+    async def _read_boot_before(self, session: NodeSession, hello: AgentHello) -> None:
         log = await read_kernel_log(session, boot_before=True)
-        is_later, self._boot_read = self._boot_read is not None, who.boot_id
+        is_later, self._boot_read = self._boot_read is not None, hello.boot_id
         end, now = log.boot_before if log else None, session.clock.unix_time()
-        found = list_unclean_boot(self.node.name, end, who.up or 0.0)
+        found = list_unclean_boot(self.node.name, end, hello.up or 0.0)
         for one in found:
             self.emit(FindingReported.from_finding(now, one))
         if is_later and not found:  # what was reported is of an earlier boot
@@ -540,9 +546,9 @@ class NodeMonitor:
 
     async def _read_switch_journal(self, session: NodeSession) -> None:
         with suppress(NodeError):  # the sampler reports the same error
-            look = await session.read_node("journal", "downloads")
-            self._downloads = tuple(build_download_view(self.node, one) for one in look.downloads)
-            view = switch_journal_io.build_journal_view(look.journal)
+            inspection = await session.read_node("journal", "downloads")
+            self._downloads = tuple(build_download_view(self.node, one) for one in inspection.downloads)
+            view = switch_journal_io.build_journal_view(inspection.journal)
             if self._answers.is_set() and view != self._switch:
                 self._switch = view
                 self.emit(SwitchJournalReported(self.ctx.clock.unix_time(), self.node.name, view))

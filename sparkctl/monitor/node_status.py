@@ -90,14 +90,14 @@ async def _build_status_view(
     ctx: CommandContext, session: NodeSession, on_findings: FindingsReader | None, measures: str | bool
 ) -> NodeStatusView:
     await session.link.connect()
-    look, containers = await gather_or_cancel(
+    inspection, containers = await gather_or_cancel(
         session.read_node("memory", "processes", "gpu", "journal", "downloads"), _list_containers(session)
     )
     if on_findings is None:
-        return await _complete_status_view(ctx, session, look, containers)
+        return await _complete_status_view(ctx, session, inspection, containers)
     # only now: sshd may open no more than one session at a time (MaxSessions)
     view, seen = await gather_or_cancel(
-        _complete_status_view(ctx, session, look, containers), _look_once(session, containers)
+        _complete_status_view(ctx, session, inspection, containers), _look_once(session, containers)
     )
     if seen is not None:
         on_findings(session.node.name, seen.find_problems(view))
@@ -139,20 +139,23 @@ async def _add_figures(
 
 
 async def _complete_status_view(
-    ctx: CommandContext, session: NodeSession, look: NodeInspection, containers: tuple[Container, ...] | DockerError
+    ctx: CommandContext,
+    session: NodeSession,
+    inspection: NodeInspection,
+    containers: tuple[Container, ...] | DockerError,
 ) -> NodeStatusView:
     node = session.node
-    left = build_journal_view(look.journal)
+    left = build_journal_view(inspection.journal)
     switch = None if left.found is JournalPresence.NONE else left
     if isinstance(containers, DockerError):
-        return replace(_build_view_without_docker(ctx, node, containers, look.memory), switch=switch)
+        return replace(_build_view_without_docker(ctx, node, containers, inspection.memory), switch=switch)
     instances = await gather_or_cancel(
-        *(build_instance_view(session, c, look.get_container_memory(c.id)) for c in containers)
+        *(build_instance_view(session, c, inspection.get_container_memory(c.id)) for c in containers)
     )
     shown = mark_rollback_containers([one for one in instances if one], list_rollback_containers(switch))
-    shown = (*shown, *(build_download_view(node, one) for one in look.downloads))
+    shown = (*shown, *(build_download_view(node, one) for one in inspection.downloads))
     return NodeStatusView(
-        name=node.name, state=NodeState.OK, when=ctx.clock.unix_time(), memory=look.memory, instances=shown, switch=switch,
+        name=node.name, state=NodeState.OK, when=ctx.clock.unix_time(), memory=inspection.memory, instances=shown, switch=switch,
     )  # fmt: skip
 
 
@@ -200,7 +203,7 @@ class _NodeLook:
     ``ahead``: seconds by which the node's clock is ahead of ours.
     """
 
-    who: AgentHello
+    hello: AgentHello
     sample: Sample
     ahead: float
     kernel: tuple[KernelEvent, ...]
@@ -213,7 +216,7 @@ class _NodeLook:
 
         is_known = view.docker_known and view.state is NodeState.OK
         instances = tuple(map(self.inspections.add_inspection, view.instances)) if is_known else None
-        settings = node_settings.list_setting_problems(view.name, self.who, self.sample)
+        settings = node_settings.list_setting_problems(view.name, self.hello, self.sample)
         return sort_by_severity([*settings, *detect_once(NodeSnapshot(view.name, self.sample, instances, self.kernel))])
 
 
@@ -239,9 +242,9 @@ async def _look_once(session: NodeSession, containers: tuple[Container, ...] | D
         return None
     if known is None:
         return None
-    who, sample, ahead = known
+    hello, sample, ahead = known
     kernel = () if log is None else log.events
-    return _NodeLook(who=who, sample=sample, ahead=ahead, kernel=kernel, inspections=inspections)
+    return _NodeLook(hello=hello, sample=sample, ahead=ahead, kernel=kernel, inspections=inspections)
 
 
 def _apply_head_states(views: Sequence[NodeStatusView]) -> tuple[NodeStatusView, ...]:
@@ -295,31 +298,31 @@ async def _read_or_show_reconnect(
     return view
 
 
-async def build_instance_view(session: NodeSession, container: Container, held: int | None) -> InstanceView | None:
+async def build_instance_view(session: NodeSession, container: Container, memory: int | None) -> InstanceView | None:
     """Return a container's view, ``held`` being its memory.
 
     None for a foreign container that has ended, and for one that disappeared meanwhile.
     """
+    view = InstanceView(
+        name=container.instance_name if container.is_managed else container.name,
+        node=session.node.name,
+        container=container.name,
+        image=container.image,
+        state=container.state,
+        status=container.status,
+        ours=container.is_managed,
+        memory=memory,
+        phase=None,
+        container_id=container.id,
+    )
     if not container.is_managed:
         if not container.is_alive:
             return None
-        is_download = container.get_label(ContainerLabel.DOWNLOAD) is not None
-        step, detail = await _read_download_progress(session, container) if is_download else (None, None)
-        return InstanceView(
-            name=container.name,
-            node=session.node.name,
-            container=container.name,
-            image=container.image,
-            state=container.state,
-            status=container.status,
-            ours=False,
-            memory=held,
-            phase=Phase.PULLING if is_download else None,
-            step=step,
-            detail=detail,
-            profile=container.get_label(ContainerLabel.PROFILE) if is_download else None,
-            container_id=container.id,
-        )
+        if container.get_label(ContainerLabel.DOWNLOAD) is None:
+            return view
+        step, detail = await _read_download_progress(session, container)
+        profile = container.get_label(ContainerLabel.PROFILE)
+        return replace(view, phase=Phase.PULLING, step=step, detail=detail, profile=profile)
     try:
         phase, step, detail = await _read_phase(session, container)
     except ContainerNotFound:
@@ -328,23 +331,15 @@ async def build_instance_view(session: NodeSession, container: Container, held: 
         if isinstance(error, DockerUnavailable):
             await session.docker.ping()  # raises the same if Docker answers to nothing
         phase, step, detail = Phase.UNKNOWN, None, error.message
-    return InstanceView(
-        name=container.instance_name,
-        node=session.node.name,
-        container=container.name,
-        image=container.image,
-        state=container.state,
-        status=container.status,
-        ours=True,
-        memory=held,
+    return replace(
+        view,
         phase=phase,
         step=step,
+        detail=detail,
         profile=container.get_label(ContainerLabel.PROFILE),
         engine=container.get_label(ContainerLabel.ENGINE),
         operator=container.get_label(ContainerLabel.OPERATOR),
         endpoint=format_endpoint_url(session.node, parse_port_label(container)),
-        detail=detail,
-        container_id=container.id,
         port=parse_port_label(container),
         expected=parse_expected_memory_label(container),
         rank=parse_rank_label(container),

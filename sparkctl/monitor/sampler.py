@@ -135,14 +135,14 @@ class NodeSampler:
         """Run one agent until it ends or is silent for too long."""
         here = self.session.node.is_local
         start = (bootstrap.build_local_agent_program if here else bootstrap.build_agent_program)(self.every, self.disks)
-        held = self._held = await self.session.link.start_process(start.argv)
+        process = self._held = await self.session.link.start_process(start.argv)
         self._consecutive_failures += 1
         feeding: asyncio.Task[None] | None = None
         try:
-            await held.write(start.stdin)
+            await process.write(start.stdin)
             # no TaskGroup: in a generator it would cancel whoever asks for the next sample
-            feeding = asyncio.create_task(_send_keepalives(held))
-            async with contextlib.aclosing(self._read_samples(held)) as events:
+            feeding = asyncio.create_task(_send_keepalives(process))
+            async with contextlib.aclosing(self._read_samples(process)) as events:
                 async for event in events:
                     if feeding.done():
                         feeding.result()
@@ -154,16 +154,16 @@ class NodeSampler:
             if feeding is not None:
                 feeding.cancel()
                 await asyncio.gather(feeding, return_exceptions=True)
-            await held.release()
+            await process.release()
 
-    async def _read_samples(self, held: RemoteProcess) -> AsyncGenerator[SampleArrived | NodeStateChanged, None]:
+    async def _read_samples(self, process: RemoteProcess) -> AsyncGenerator[SampleArrived | NodeStateChanged, None]:
         clock, name = self.session.clock, self.session.node.name
         heard = patient = clock.monotonic()  # the last sample; the last sample or silence report
         greeted = False
         while True:
             try:
                 async with asyncio.timeout(max(0.0, patient + self._patience + self.every - clock.monotonic())):
-                    line = await held.readline()
+                    line = await process.readline()
             except TimeoutError:
                 patient = clock.monotonic()
                 silence = patient - heard
@@ -199,12 +199,12 @@ class NodeSampler:
             yield SampleArrived(clock.unix_time(), name, said, boot)
 
 
-async def _send_keepalives(held: RemoteProcess) -> None:
+async def _send_keepalives(process: RemoteProcess) -> None:
     """Send keepalives so that the agent does not end itself; the reader reports a broken connection."""
     with contextlib.suppress(ConnectionLost):
         while True:
             await asyncio.sleep(bootstrap.KEEPALIVE_SECONDS / 4)
-            await held.write(b"\n")
+            await process.write(b"\n")
 
 
 _IDENTITY_TIMEOUT_SECONDS = 10.0

@@ -101,9 +101,9 @@ def track_ready_since(
     for one in listed.instances:
         if not one.ours or one.phase is not Phase.READY or one.container_id is None:
             continue
-        told = known.get(one.name)
-        if told is not None and told.container in (None, one.container_id):
-            found[one.name] = replace(told, container=one.container_id)
+        reading = known.get(one.name)
+        if reading is not None and reading.container in (None, one.container_id):
+            found[one.name] = replace(reading, container=one.container_id)
         elif phases.get(one.container_id) in _LOADING_PHASES:
             found[one.name] = ReadyTime(listed.ts, one.container_id)
     return found
@@ -167,11 +167,13 @@ class NodeRecord:
         return tuple(self._add_live_state(one) for one in (*shown, *coming))
 
     def _add_live_state(self, one: InstanceView) -> InstanceView:
-        held = self.arrived.sample.get_container_memory(one.container_id) if self.arrived and one.container_id else None
-        told = self.numbers.get(one.container_id or "")
-        numbers, hint = (told.numbers, told.metrics_hint) if told else (None, None)
+        memory = (
+            self.arrived.sample.get_container_memory(one.container_id) if self.arrived and one.container_id else None
+        )
+        reading = self.numbers.get(one.container_id or "")
+        numbers, hint = (reading.numbers, reading.metrics_hint) if reading else (None, None)
         facts = self.facts.get(one.container_id or "")
-        one = replace(one, memory=held, numbers=numbers, metrics_hint=hint, facts=facts.facts if facts else ())
+        one = replace(one, memory=memory, numbers=numbers, metrics_hint=hint, facts=facts.facts if facts else ())
         phase = self.phases.get(one.name) if one.ours else None
         if one.is_kept and phase is not None and phase.phase is Phase.STOPPED:
             return one
@@ -730,8 +732,8 @@ def _build_finding(found: FindingReported) -> Finding | None:
     if not wrong or found.node is None or found.check not in set(FindingKind):
         return None
     return Finding(
-        kind=FindingKind(found.check), severity=found.severity, node=found.node, summary=found.message, remedy=found.remedy, instance=found.instance,
-        evidence=found.evidence, since=found.since,
+        FindingKind(found.check), found.severity, found.node, found.message, remedy=found.remedy, instance=found.instance,
+        evidence=found.evidence, since=found.since
     )  # fmt: skip
 
 

@@ -2,16 +2,96 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from enum import StrEnum
+from pathlib import Path
 
+from sparkctl import node as node_programs
 from sparkctl.context import CommandContext
 from sparkctl.errors import OperationRefused
+from sparkctl.model.json_codec import from_json_data
 from sparkctl.model.node import NodeName
 from sparkctl.model.switch_plan import FORWARD_STEPS, JournalPresence, SwitchJournal, SwitchJournalStatus, SwitchStep
+from sparkctl.model.text.sanitize import sanitize_line, truncate_text
 from sparkctl.model.text.units import format_time_of_day
-from sparkctl.node import switch_journal_codec
 from sparkctl.node.node_inspection import JournalFile
 from sparkctl.transport.node_session import NodeSession
+
+SCRIPT_MARKER = "# sparkctl journal 1"
+NO_JOURNAL = ""  # the text if there is no journal
+JOURNAL_PATH = "${XDG_STATE_HOME:-~/.local/state}/sparkctl/switch.json"  # its path as shown to the operator
+
+
+def read_journal_script() -> bytes:
+    """Return the source of `switch_journal.sh`, for the stdin of ``sh -s -- ...``."""
+    return (Path(node_programs.__path__[0]) / "switch_journal.sh").read_bytes()
+
+
+class JournalWriteResult(StrEnum):
+    """What the script did. ``OTHER``: nothing, since something else is there."""
+
+    DONE = "done"
+    OTHER = "other"
+    FAILED = "failed"
+
+
+def build_write_command(text: str, over: Iterable[str]) -> list[str]:
+    """Return the argv that writes the journal; with ``over`` only if one of these texts, or `NO_JOURNAL`, is there."""
+    return ["sh", "-s", "--", "write", text, *over]
+
+
+def build_remove_command(over: Iterable[str] = ()) -> list[str]:
+    """Return the argv that removes it; ``over`` as in `build_write_command`."""
+    return ["sh", "-s", "--", "remove", *over]
+
+
+def decode_write_result(answer: bytes) -> JournalWriteResult:
+    """Return the script's result."""
+    lines = answer.splitlines()
+    if b"@@ written" in lines or b"@@ removed" in lines:
+        return JournalWriteResult.DONE
+    return JournalWriteResult.OTHER if b"@@ other" in lines else JournalWriteResult.FAILED
+
+
+JOURNAL_SCHEMA_VERSION = 1
+_ID_PATTERN = re.compile(r"[0-9a-f]{12,64}")
+_MAX_ITEMS = 256  # maximum nodes, words and containers
+_MAX_TEXT_CHARS = 4096
+
+
+def encode_switch_journal(journal: SwitchJournal) -> str:
+    """Return one line of JSON."""
+    return json.dumps({"schema": JOURNAL_SCHEMA_VERSION, **asdict(journal)}, ensure_ascii=True, separators=(",", ":"))
+
+
+def decode_switch_journal(text: str) -> SwitchJournal:
+    """Return the journal in a text. Raises ValueError if it is damaged, or of another version."""
+    try:
+        said = json.loads(text)
+    except RecursionError as deep:
+        raise ValueError("nested too deeply") from deep
+    if not isinstance(said, dict) or said.get("schema") != JOURNAL_SCHEMA_VERSION:
+        raise ValueError("not a journal that this version of sparkctl reads")
+    journal = from_json_data(SwitchJournal, said)
+    for name in ("words", "nodes", "stops", "old", "need_nodes", "ran_before"):
+        if len(getattr(journal, name)) > _MAX_ITEMS:
+            raise ValueError(f"{name} is too long")
+    texts = (journal.operator, journal.instance, journal.profile_hash, *journal.words, *journal.nodes, *journal.stops)
+    for text in (*texts, *journal.need_nodes, *(node for node, _ in journal.old)):
+        if len(text) > _MAX_TEXT_CHARS or sanitize_line(text) != text:
+            raise ValueError(f"no usable text: {truncate_text(sanitize_line(text), 40)}")
+    ids = (journal.id, *journal.ran_before, *(container for _, container in journal.old))
+    if not all(_ID_PATTERN.fullmatch(one) for one in ids):
+        raise ValueError("no usable id")
+    if not abs(journal.since) <= 1e12:  # nor NaN
+        raise ValueError("since is no time")
+    if journal.timeout is not None and not 0 < journal.timeout < 1e6:
+        raise ValueError("timeout is no number of seconds")
+    return journal
+
 
 _TIMEOUT_SECONDS = 20.0  # seconds: the write includes a sync to disk
 
@@ -32,7 +112,7 @@ async def read_journal(session: NodeSession) -> SwitchJournalStatus:
 async def read_journal_with_text(session: NodeSession) -> tuple[SwitchJournalStatus, str]:
     """Return the journal on a node and its exact text, as an older version may have written fewer fields. Raises `NodeError`."""
     seen = (await session.read_node("journal")).journal
-    return build_journal_view(seen), switch_journal_codec.NO_JOURNAL if seen is None else seen.text
+    return build_journal_view(seen), NO_JOURNAL if seen is None else seen.text
 
 
 def build_journal_view(seen: JournalFile | None) -> SwitchJournalStatus:
@@ -44,9 +124,7 @@ def build_journal_view(seen: JournalFile | None) -> SwitchJournalStatus:
     if seen.state != "ours":
         return SwitchJournalStatus(JournalPresence.UNREADABLE, None, seen.is_held, "it belongs to another user")
     try:
-        return SwitchJournalStatus(
-            JournalPresence.READ, switch_journal_codec.decode_switch_journal(seen.text), seen.is_held
-        )
+        return SwitchJournalStatus(JournalPresence.READ, decode_switch_journal(seen.text), seen.is_held)
     except ValueError as damaged:
         return SwitchJournalStatus(JournalPresence.UNREADABLE, None, seen.is_held, f"it is damaged ({damaged})")
 
@@ -56,26 +134,26 @@ async def write_journal(session: NodeSession, text: str, over: Sequence[str]) ->
 
     Raises `NodeError`, and `OperationRefused` if the node cannot store it.
     """
-    return await _run_journal_script(session, switch_journal_codec.build_write_command(text, over), "written")
+    return await _run_journal_script(session, build_write_command(text, over), "written")
 
 
 async def remove_journal(session: NodeSession, over: Sequence[str]) -> bool:
     """Remove the journal, under the same conditions as `write_journal`."""
-    return await _run_journal_script(session, switch_journal_codec.build_remove_command(over), "removed")
+    return await _run_journal_script(session, build_remove_command(over), "removed")
 
 
 async def _run_journal_script(session: NodeSession, argv: list[str], what: str) -> bool:
-    done = await session.run(argv, stdin=switch_journal_codec.read_journal_script(), timeout=_TIMEOUT_SECONDS)
-    match switch_journal_codec.decode_write_result(done.stdout):
-        case switch_journal_codec.JournalWriteResult.DONE:
+    done = await session.run(argv, stdin=read_journal_script(), timeout=_TIMEOUT_SECONDS)
+    match decode_write_result(done.stdout):
+        case JournalWriteResult.DONE:
             return True
-        case switch_journal_codec.JournalWriteResult.OTHER:
+        case JournalWriteResult.OTHER:
             return False
     said = done.stderr.decode("utf-8", "replace").strip().splitlines()
     name = session.node.name
     raise OperationRefused(
         f"the journal of the switch could not be {what} on {name}" + (f": {said[-1]}" if said else ""),
-        f"on {name}: df -h ~; ls -ld {switch_journal_codec.JOURNAL_PATH}",
+        f"on {name}: df -h ~; ls -ld {JOURNAL_PATH}",
     )
 
 
@@ -99,7 +177,7 @@ def build_switch_refusal(node: str, view: SwitchJournalStatus, *, is_held: bool)
     if view.journal is None:
         return SwitchInProgress(
             f"there is a journal of a switch on {node}, but {view.why}: its content is not known",
-            f"look at it on {node}: {switch_journal_codec.JOURNAL_PATH}; what runs: sparkctl status; once nothing is left to finish, remove it",
+            f"look at it on {node}: {JOURNAL_PATH}; what runs: sparkctl status; once nothing is left to finish, remove it",
         )
     hint = (
         f"wait for it: sparkctl status --node {node} --watch" if is_held else list_finish_commands(view.journal, node)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 
-@cache
+@lru_cache(maxsize=None)  # noqa: UP033  # Python 3.8 has no `cache`, and the programs of a node are in this package
 def load_kernel_table() -> dict[str, Any]:
     """Return kernel_events.json: the rules for lines of the kernel's log, and the meanings of Xid numbers."""
     table: dict[str, Any] = json.loads((Path(__file__).parent / "kernel_events.json").read_text("utf-8"))

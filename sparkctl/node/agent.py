@@ -925,15 +925,15 @@ class GpuReader:
         lists = [self.call_nvml(index, call, handle) for call in calls]
         if lists[0] is None:
             return None
-        held: dict[int, int | None] = {}
+        gpu_memory: dict[int, int | None] = {}
         for process in [process for found in lists for process in found or []]:
             size = process.usedGpuMemory
             if size is not None and size >= (1 << 62):
                 size = None  # 2^64 - 1 is "not available"
-            before = held.get(process.pid, size)
-            held[process.pid] = None if size is None or before is None else max(size, before)
+            before = gpu_memory.get(process.pid, size)
+            gpu_memory[process.pid] = None if size is None or before is None else max(size, before)
         shares = self.read_cached(index, "shares", 10, lambda: self.read_process_shares(index, handle))
-        return [{"pid": pid, "memory": size, "busy": shares.get(pid)} for pid, size in sorted(held.items())]
+        return [{"pid": pid, "memory": size, "busy": shares.get(pid)} for pid, size in sorted(gpu_memory.items())]
 
     def read_process_shares(self, index: int, handle: Any) -> dict[int, float]:
         """Return each process's share of the SMs' time, if the driver reports it."""
@@ -1273,16 +1273,16 @@ class NodeAgent:
     def merge_processes(self, now: float) -> list[Json] | None:
         """Return the processes with their GPU memory; None while the processes of the CPU side are not known."""
         listed = self.get_device_fields(now).get("processes")
-        held: dict[int, int | None] = {}
+        gpu_memory: dict[int, int | None] = {}
         for gpu in self.get_gpus() or []:
             for process in gpu["processes"] or []:
-                size, before = process["memory"], held.get(process["pid"], 0)
-                held[process["pid"]] = None if size is None or before is None else size + before
+                size, before = process["memory"], gpu_memory.get(process["pid"], 0)
+                gpu_memory[process["pid"]] = None if size is None or before is None else size + before
         if listed is None:
             return None
-        found = [dict(process, gpu_memory=held.pop(process["pid"], None)) for process in listed or []]
-        found += [self.read_unlisted_process(pid, size) for pid, size in held.items()]
-        self.names = {pid: known for pid, known in self.names.items() if pid in held}
+        found = [dict(process, gpu_memory=gpu_memory.pop(process["pid"], None)) for process in listed or []]
+        found += [self.read_unlisted_process(pid, size) for pid, size in gpu_memory.items()]
+        self.names = {pid: known for pid, known in self.names.items() if pid in gpu_memory}
         return found
 
     def read_unlisted_process(self, pid: int, size: int | None) -> Json:

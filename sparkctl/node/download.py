@@ -412,8 +412,8 @@ class UrlOrigin:
         self._url = str(request["url"])
         self.name, self.revision = self._url, None
         with self._open({}, "HEAD") as answer:
-            told, tag = answer.headers.get("Content-Length"), answer.headers.get("ETag") or ""
-        size = int(told) if told and told.isdigit() else None
+            length, tag = answer.headers.get("Content-Length"), answer.headers.get("ETag") or ""
+        size = int(length) if length and length.isdigit() else None
         sha256 = request.get("sha256")
         mark = sha256 or hashlib.sha256(f"{self._url} {tag} {size}".encode()).hexdigest()[:16]
         name = posixpath.basename(urllib.parse.unquote(urllib.parse.urlsplit(self._url).path))

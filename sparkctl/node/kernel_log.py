@@ -2,7 +2,7 @@
 alone: standard library only, Python 3.8 or newer.
 
 ``python3 -ISu -c BOOT LENGTHS OPTIONS`` prints one JSON line: what the log of this boot holds, with ``--boot-before`` also how the
-one before ended. Which lines matter is decided here by words alone; what they mean, `kernel_log_decoder` says.
+one before ended. Which lines matter is decided here by words alone; what they mean, `monitor/kernel_log.py` says.
 
 It is read where the user may read it: /dev/kmsg, else the journal, else the kernel's buffer by dmesg. Each reading is
 bounded: a flood of messages costs no more than a quiet hour, and what was left out is counted.
@@ -269,7 +269,7 @@ class KernelLogReader:
         self.waiting, self.skipped = [], 0
 
 
-def open_kernel_log(root: str = "", history: bool = True, follows: bool = True) -> KernelLogReader:
+def open_kernel_log(root: str, history: bool = True, follows: bool = True) -> KernelLogReader:
     """Return the reader of this machine; without ``history`` of what is logged from now on, without ``follows`` of what
     there is now.
 

@@ -35,8 +35,8 @@ class FreeSpace:
 
     path: str
     there: str
-    free: int | None = None
-    device: int | None = None
+    free: int | None
+    device: int | None
     is_writable: bool | None = None
 
 

@@ -97,7 +97,7 @@ def walk_files(place: Path) -> Iterator[tuple[str, os.stat_result]]:
                 yield path, state
 
 
-def describe_entry(place: Path, *, needs_weights: bool = True) -> Json:
+def describe_entry(place: Path, *, needs_weights: bool) -> Json:
     """Return what is known of one model: bytes on the disk, when its weights were last read, what is wrong with it."""
     size, used = 0, 0.0
     begun = place.name.endswith(PART_SUFFIXES)
@@ -147,12 +147,14 @@ def find_users(place: Path) -> list[str]:
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit() or int(entry.name) == os.getpid():
             continue
-        held: list[str] = []
+        open_files: list[str] = []
         with contextlib.suppress(OSError):
-            held += [os.readlink(str(one)) for one in (entry / "fd").iterdir()]  # noqa: PTH115 - Python 3.8
+            open_files += [os.readlink(str(one)) for one in (entry / "fd").iterdir()]  # noqa: PTH115 - Python 3.8
         with contextlib.suppress(OSError):
-            held += [line.split(None, 5)[-1] for line in (entry / "maps").read_text(errors="replace").splitlines()]
-        if any(one == prefix or one.startswith(prefix + "/") for one in held):
+            open_files += [
+                line.split(None, 5)[-1] for line in (entry / "maps").read_text(errors="replace").splitlines()
+            ]
+        if any(one == prefix or one.startswith(prefix + "/") for one in open_files):
             with contextlib.suppress(OSError):
                 found.append(f"{(entry / 'comm').read_text().strip()} ({entry.name})")
     return found

@@ -186,7 +186,7 @@ class NodeInspection:
     paths: tuple[tuple[str, bool | None], ...] = ()  # None: in a directory that this user may not search
     docker: DockerAccess | None = None
     drop_right: str | None = None  # allowed | denied | none (no sudo)
-    habits: KernelSettings | None = None
+    kernel_settings: KernelSettings | None = None
     models: tuple[CheckpointFiles, ...] = ()
     lanes: LaneReadings | None = None
     everybody: int | None = None  # bytes that all processes hold, including the GPU side
@@ -252,7 +252,7 @@ def decode_inspection(answer: bytes) -> NodeInspection:
         paths=tuple(paths),
         docker=_parse_docker_access(sections.get("docker")),
         drop_right=_parse_word_pairs(sections["sudo"]).get("drop") if "sudo" in sections else None,
-        habits=_parse_kernel_settings(sections.get("health")),
+        kernel_settings=_parse_kernel_settings(sections.get("health")),
         models=tuple(models),
         lanes=_parse_lanes(sections.get("fabric")),
         everybody=_sum_process_memory(sections.get("resident"), sections.get("gpu")),

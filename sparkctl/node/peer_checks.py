@@ -32,7 +32,7 @@ class PingTarget:
     interface: str
     own: str
     peer: str
-    size: int = 0
+    size: int
     device: str | None = None
 
     @property

@@ -106,7 +106,7 @@ def decode_report(answer: bytes) -> SetupReport:
     return found
 
 
-def list_kept_copies(path: str, state: str = STATE_DIRECTORY) -> tuple[str, str]:
+def list_kept_copies(path: str, state: str) -> tuple[str, str]:
     """Return where the node keeps what was written to a file, and what was there before."""
     return f"{state}/written{path}", f"{state}/before{path}"
 

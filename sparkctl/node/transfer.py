@@ -444,7 +444,7 @@ def forget_pages(file: Any, start: int, length: int) -> None:
 
 def hash_prefix(file: Any, upto: int, sha: Any) -> None:
     """Add the first ``upto`` bytes to a checksum."""
-    at, told = 0, time.monotonic()
+    at, reported_at = 0, time.monotonic()
     while at < upto:
         data = file.read(min(CHUNK_BYTES, upto - at))
         if not data:
@@ -452,8 +452,8 @@ def hash_prefix(file: Any, upto: int, sha: Any) -> None:
         sha.update(data)
         forget_pages(file, at, len(data))
         at += len(data)
-        if time.monotonic() - told > BUSY_REPORT_SECONDS:
-            told = time.monotonic()
+        if time.monotonic() - reported_at > BUSY_REPORT_SECONDS:
+            reported_at = time.monotonic()
             write_message(busy=at)
 
 
@@ -994,7 +994,7 @@ def hold_receiver_lock(name: str | None) -> Any:
 def run_transfer(request: dict[str, Any], other_words: queue.SimpleQueue[dict[str, Any]]) -> None:
     """Run one end until everything is done."""
     is_sender, count = request["role"] == "send", request["streams"]
-    held = hold_receiver_lock(request.get("lock"))
+    lock = hold_receiver_lock(request.get("lock"))
     end: Any = TransferSender(request["jobs"]) if is_sender else TransferReceiver(request["jobs"], count)
     handshake = TlsHandshake(request["tls"], is_sender)
     servers = [open_listening_socket(address) for address in request.get("listen", ())]
@@ -1033,7 +1033,7 @@ def run_transfer(request: dict[str, Any], other_words: queue.SimpleQueue[dict[st
     else:
         _run_receiver(end, workers, other_words)
     write_message(done=True)
-    del held
+    del lock
 
 
 def fork_workers(count: int, work: Any, servers: list[socket.socket], others: list[int]) -> list[int]:
@@ -1082,7 +1082,7 @@ def await_worker(pid: int) -> None:
 def _run_receiver(
     end: TransferReceiver, threads: list[threading.Thread], other_words: queue.SimpleQueue[dict[str, Any]]
 ) -> None:
-    told = -1
+    reported = -1
     while True:
         try:
             words = other_words.get(timeout=0.25)
@@ -1092,9 +1092,9 @@ def _run_receiver(
             break
         if words:
             end.apply_decision(words)
-        if end.received_bytes != told and (not words or end.received_bytes - told > 64 << 20):
-            told = end.received_bytes
-            write_message(at=told)
+        if end.received_bytes != reported and (not words or end.received_bytes - reported > 64 << 20):
+            reported = end.received_bytes
+            write_message(at=reported)
     for thread in threads:
         thread.join()
 

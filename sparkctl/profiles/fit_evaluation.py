@@ -106,18 +106,18 @@ def build_estimate_input(
     own = by_place.get(map_path_to_node(main, plan) or "")
     is_asked = draft is not None and draft != main
     drafts = by_place.get(map_path_to_node(draft, plan) or "") if is_asked else None
-    told, words = profile.model, CommandFlags(plan.command, plan.entrypoint)
+    model, words = profile.model, CommandFlags(plan.command, plan.entrypoint)
     return EstimateInput(
         engine=profile.engine,
         words=words,
-        weights=measure_weights(own, told.weights),
-        draft=_measure_draft(drafts, told.draft_weights) if is_asked else None,
+        weights=measure_weights(own, model.weights),
+        draft=_measure_draft(drafts, model.draft_weights) if is_asked else None,
         layout=parse_kv_layout(own.config) if own is not None else None,
-        per_token=told.kv_per_token,
+        per_token=model.kv_per_token,
         version=parse_engine_version(profile),
         ranks=count_weight_shards(profile, words),
         copies=_count_copies(words),
-        experts=None if told.experts is None else told.experts.weights,
+        experts=None if model.experts is None else model.experts.weights,
         expected=profile.expected_memory,
         workspace=DraftWorkspace.TAKEN if profile.draft_workspace is not None else workspace,
         has_gpu=bool(plan.gpus),
@@ -162,8 +162,8 @@ def count_nodes(profile: Profile, plan: LaunchPlan) -> int:
     )
 
 
-def _measure_draft(found: CheckpointFiles | None, told: int | None) -> WeightsSize:
-    return measure_weights(found, told, "model.draft_weights")
+def _measure_draft(found: CheckpointFiles | None, declared: int | None) -> WeightsSize:
+    return measure_weights(found, declared, "model.draft_weights")
 
 
 def parse_engine_version(profile: Profile) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""The edit of a profile in the operator's editor, for both front ends; a shipped profile is copied first."""
+"""The edit of a profile in the operator's editor, and its safe fixes, for both front ends; a shipped profile is copied first."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from pathlib import Path
 from sparkctl.engines.lint import LintSeverity
 from sparkctl.errors import InvalidInput, SparkctlError
 from sparkctl.files import read_regular_file
+from sparkctl.profiles.profile_edit import apply_lint_fixes
 from sparkctl.profiles.profile_library import ProfileLibrary
-from sparkctl.profiles.profile_lint import LintResult, lint_profile_file
+from sparkctl.profiles.profile_lint import LintDiagnostic, LintResult, lint_profile_file
 from sparkctl.profiles.yaml_reader import read_yaml
 
 _MAX_FILE_BYTES = 1 << 20
@@ -110,13 +111,44 @@ class ProfileEdit:
         elif not self.path.exists():
             notes.append(f"{self.name}: {self.path} is gone")
         elif self.is_copy:
-            notes.append(f"your copy now takes precedence over the shipped one: {self.path}")
+            notes.append(describe_copy(self.path))
         return notes
 
 
-def check_profile_file(library: ProfileLibrary, path: Path) -> LintResult:
+def describe_copy(path: Path) -> str:
+    """Return what a copy of a shipped profile means."""
+    return f"your copy now takes precedence over the shipped one: {path}"
+
+
+def fix_profile_file(
+    library: ProfileLibrary, path: Path, version: str | None = None
+) -> tuple[LintResult, tuple[LintDiagnostic, ...]]:
+    """Fix in a file what is safe to fix. Return what the check finds then, and what was fixed. Raises as `apply_lint_fixes` does."""
+    checked = check_profile_file(library, path, version)
+    if done := apply_lint_fixes(path, checked.diagnostics):
+        checked = check_profile_file(library, path, version)
+    return checked, done
+
+
+def fix_own_profile(name: str) -> tuple[LintResult, tuple[LintDiagnostic, ...], bool]:
+    """Return the same for the operator's own file of a profile, and whether that is a copy of the shipped one made for this.
+
+    A copy in which nothing can be fixed is removed. Raises as `apply_lint_fixes` does, and OSError.
+    """
+    library = ProfileLibrary()
+    path, is_copy = library.get_or_copy_user_file(name)
+    done: tuple[LintDiagnostic, ...] = ()
+    try:
+        checked, done = fix_profile_file(library, path)
+    finally:
+        if is_copy and not done:
+            path.unlink()
+    return checked, done, is_copy
+
+
+def check_profile_file(library: ProfileLibrary, path: Path, version: str | None = None) -> LintResult:
     """Return what the check finds in a file; nothing where it is gone."""
-    return lint_profile_file(library, path) if path.exists() else LintResult(path, ())
+    return lint_profile_file(library, path, version) if path.exists() else LintResult(path, ())
 
 
 def _find_field_line(path: Path, field: str | None) -> int | None:

@@ -37,13 +37,13 @@ def find_profile_secrets(profile: Profile) -> frozenset[str]:
 
 def redact_value(text: str, own: frozenset[str], *, secret: bool) -> str:
     """Return a value with its secrets masked: a reference to the operator's environment is not a secret, a literal is."""
-    told, end = "", 0
+    redacted, end = "", 0
     for match in REFERENCE_PATTERN.finditer(text):
-        told += _redact_literal(text[end : match.start()], own, secret=secret) + _redact_reference_default(
+        redacted += _redact_literal(text[end : match.start()], own, secret=secret) + _redact_reference_default(
             match, own, secret=secret
         )
         end = match.end()
-    return told + _redact_literal(text[end:], own, secret=secret)
+    return redacted + _redact_literal(text[end:], own, secret=secret)
 
 
 def render_redacted_yaml(profile: Profile) -> str:

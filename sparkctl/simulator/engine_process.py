@@ -74,8 +74,8 @@ def _inject_fault(engine: SimulatedEngine, script: Script) -> Script:
     elif launch.fault is EngineFault.WORKER_DIES:
         yield ExitStep(137)
     elif launch.fault is EngineFault.CUDA_OOM:
-        held = int(FAULT_WEIGHTS_SHARE * launch.weights)
-        yield from engine.play_section("out-of-memory", wanted=int(2.25 * GIB), free=int(1.18 * GIB), held=held)
+        loaded = int(FAULT_WEIGHTS_SHARE * launch.weights)
+        yield from engine.play_section("out-of-memory", wanted=int(2.25 * GIB), free=int(1.18 * GIB), held=loaded)
     elif launch.fault is EngineFault.OOM_KILLED:
         yield ExitStep(137, oom_killed=True)
     elif launch.fault is EngineFault.HANG:
@@ -283,11 +283,11 @@ class EngineProcess:
             except RendezvousTimeout as none:
                 return await self._run_script(self.engine.play_section("alone", have=none.have, of=none.of))
             except MemoryError as short:
-                held = self.node.memory.gpu.get(self.pids[1], 0)
+                gpu_memory = self.node.memory.gpu.get(self.pids[1], 0)
                 free = self.node.memory.cuda_available_bytes
                 wanted = int(str(short))
                 return await self._run_script(
-                    self.engine.play_section("out-of-memory", wanted=wanted, free=free, held=held)
+                    self.engine.play_section("out-of-memory", wanted=wanted, free=free, held=gpu_memory)
                 )
         return None
 

@@ -194,8 +194,8 @@ class SimContainer:
     @property
     def told_port(self) -> int | None:
         """The port in it that its profile names; None where it names none."""
-        told = self.labels.get(ContainerLabel.PORT)
-        return None if told is None else self.published_ports.get(int(told), int(told))
+        label = self.labels.get(ContainerLabel.PORT)
+        return None if label is None else self.published_ports.get(int(label), int(label))
 
     @property
     def has_host_network(self) -> bool:

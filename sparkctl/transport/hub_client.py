@@ -124,12 +124,12 @@ class HubClient:
         revision = source.revision or "main"
         path = f"/api/models/{source.repository}/revision/{quote(revision, safe='')}?blobs=true"
         listed = _parse_object(await self._request(source, path, _LIST_BYTES))
-        told = listed.get("siblings")
+        entries = listed.get("siblings")
         siblings = [
             SimpleNamespace(
                 rfilename=one["rfilename"], size=one.get("size"), lfs=one.get("lfs"), blob_id=one.get("blobId")
             )
-            for one in (told if isinstance(told, list) else ())
+            for one in (entries if isinstance(entries, list) else ())
             if isinstance(one, dict) and isinstance(one.get("rfilename"), str)
         ]
         try:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from sparkctl.errors import DockerPermissionDenied, DockerUnavailable
@@ -17,6 +17,7 @@ from sparkctl.transport.node_connection import (
     ByteWriter,
     CommandResult,
     ConnectionStatus,
+    ConnectionStatusKeeper,
     RemoteProcess,
     communicate,
 )
@@ -25,32 +26,18 @@ _EXIT_GRACE_SECONDS = 2.0
 _MAX_LINE_BYTES = 1 << 20
 
 
-class LocalConnection:
+class LocalConnection(ConnectionStatusKeeper):
     """`NodeConnection` for ``host: local``. ``docker`` is the path of Docker's socket."""
 
     def __init__(self, node: Node, docker: str = DOCKER_SOCKET) -> None:
+        super().__init__()
         self.node = node
         self._docker = docker
-        self._status = ConnectionStatus(NodeState.UNKNOWN)
-        self._listeners: list[Callable[[ConnectionStatus], None]] = []
-
-    @property
-    def status(self) -> ConnectionStatus:
-        """Unknown before `connect`, then always ok."""
-        return self._status
-
-    def add_status_listener(self, listener: Callable[[ConnectionStatus], None]) -> Callable[[], None]:
-        """Call ``listener`` at every change; the returned function removes it."""
-        self._listeners.append(listener)
-        return lambda: self._listeners.remove(listener)
 
     async def connect(self) -> None:
         """Set the status to ok; no connection is needed."""
-        if self._status.state is NodeState.OK:
-            return
-        self._status = ConnectionStatus(NodeState.OK)
-        for listener in self._listeners:
-            listener(self._status)
+        if self._status.state is not NodeState.OK:
+            self._publish_status(ConnectionStatus(NodeState.OK))
 
     async def reconnect(self, give_up_after: float | None = None) -> None:
         """Set the status to ok; a local connection cannot be lost."""

@@ -1,8 +1,10 @@
-"""The interface of a connection to one node. `SshConnection` and `LocalConnection` implement it."""
+"""The interface of a connection to one node, which `SshConnection` and `LocalConnection` implement; and the argv of the operator's own
+``ssh`` and ``docker exec``."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import shlex
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -70,6 +72,29 @@ class ConnectionStatus:
     detail: str | None = None
     attempt: int | None = None
     next_try: float | None = None
+
+
+class ConnectionStatusKeeper:
+    """The status of a connection, and who is told of its changes; see `NodeConnection`."""
+
+    def __init__(self) -> None:
+        self._status = ConnectionStatus(NodeState.UNKNOWN)
+        self._listeners: list[Callable[[ConnectionStatus], None]] = []
+
+    @property
+    def status(self) -> ConnectionStatus:
+        """The last known state, without a check."""
+        return self._status
+
+    def add_status_listener(self, listener: Callable[[ConnectionStatus], None]) -> Callable[[], None]:
+        """Call ``listener`` at every change, from the event loop; the returned function removes it."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    def _publish_status(self, status: ConnectionStatus) -> None:
+        self._status = status
+        for listener in tuple(self._listeners):
+            listener(status)
 
 
 class NodeConnection(Protocol):
@@ -177,3 +202,43 @@ async def _read_all(reader: ByteReader, name: str) -> bytes:
         if size > MAX_OUTPUT_BYTES:
             raise OutputTooLong(f"{name} wrote more than {MAX_OUTPUT_BYTES >> 20} MiB")
     return b"".join(parts)
+
+
+_SHELL_COMMAND = "command -v bash >/dev/null && exec bash; exec sh"  # an image may lack bash
+
+
+def build_ssh_command(node: Node, environ: Mapping[str, str], words: Sequence[str] = ()) -> list[str]:
+    """Return the argv that opens a shell on a node, or runs ``words`` in one as ssh does; it is run without a local shell."""
+    if not node.is_local:
+        return [*_build_ssh_prefix(node), "--", node.host, *words]
+    shell = environ.get("SHELL") or "/bin/sh"
+    return [shell, "-c", " ".join(words)] if words else [shell]
+
+
+def build_container_command(
+    node: Node, container: str, command: Sequence[str] = ("sh", "-c", _SHELL_COMMAND), *, is_terminal: bool = True
+) -> list[str]:
+    """Return the argv that runs a command in a container, without one a shell; over ssh it is quoted for the node's shell."""
+    words = ["docker", "exec", "-it" if is_terminal else "-i", "--", container, *command]
+    terminal = ["-t"] if is_terminal else []
+    return words if node.is_local else [*_build_ssh_prefix(node), *terminal, "--", node.host, shlex.join(words)]
+
+
+def suggest_install(program: str) -> str:
+    """Return what to do where a program of this machine is missing: ssh for a Spark, docker where this machine is the Spark."""
+    return "install OpenSSH" if program == "ssh" else f"install it, or put it on PATH: {program}"
+
+
+def _build_ssh_prefix(node: Node) -> list[str]:
+    words = ["ssh"]
+    if node.known_hosts:
+        words += ["-o", f'UserKnownHostsFile="{_format_ssh_path(node.known_hosts)}"']
+    words += ["-i", _format_ssh_path(node.identity)] if node.identity else []
+    words += ["-J", node.jump] if node.jump else []
+    words += ["-p", str(node.port)] if node.port else []
+    words += ["-l", node.user] if node.user else []
+    return words
+
+
+def _format_ssh_path(text: str) -> str:
+    return str(Path(text).expanduser()).replace("%", "%%")  # ssh expands tokens after a single %

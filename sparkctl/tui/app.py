@@ -93,7 +93,7 @@ def _build_job_dialog(job: Job, *, by_hand: bool) -> TextDialog | ChoiceDialog |
     """Return a dialog with the details of an ended job; None where one line is enough."""
     from sparkctl.model.events import Outcome
     from sparkctl.tui.dialogs.base import ChoiceDialog, TextDialog
-    from sparkctl.views.command_result_view import render_refused_start
+    from sparkctl.views.event_log_view import render_refused_start
     from sparkctl.views.profiles.launch_plan_view import format_launch_plan
     from sparkctl.views.text.line_wrap import wrap_text
 
@@ -245,7 +245,7 @@ class PanelApp(Panel):
 
     def report_job_end(self, job: Job, defect: BaseException | None) -> None:
         """Show how a command ended: as a notice, and in a dialog where there is more to read."""
-        from sparkctl.views.command_result_view import describe_command_result
+        from sparkctl.views.event_log_view import describe_command_result
 
         controller, started, ended = self.controller, job.started, job.ended
         assert controller is not None

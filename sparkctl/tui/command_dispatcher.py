@@ -39,9 +39,11 @@ _MAX_TYPED_LINES = 50
 _SCREEN_VERBS = ("logs", "history")  # of a recording, too
 _LEFT_SWITCH_ACTIONS = (ActionId.RESUME, ActionId.ABORT)
 _USAGE_BY_ACTION = {  # without arguments these act on the selection
-    ActionId.FREE: "free NODE", ActionId.FIT: "plan PROFILE", ActionId.DIAGNOSE: "diagnose INSTANCE [--node NODE]",
+    ActionId.FREE: "free NODE",
+    ActionId.FIT: "plan PROFILE",
+    ActionId.DIAGNOSE: "diagnose INSTANCE [--node NODE]",
     ActionId.RESTART_RUNNING: "restart INSTANCE",
-}  # fmt: skip
+}
 
 
 class CommandDispatcher:

@@ -46,14 +46,14 @@ from sparkctl.monitor.activity import (
     SwitchHidden,
 )
 from sparkctl.monitor.event_log import StartRefused
-from sparkctl.monitor.node_supervisor import NodeSupervisor
 from sparkctl.monitor.recording import RecordingPlayer
 from sparkctl.monitor.store import Store, StoreEvent, Topic, TopicKind
 from sparkctl.monitor.switch_journal_io import format_step_number
+from sparkctl.monitor.watch_nodes import NodeSupervisor
 from sparkctl.profiles.profile_library import ProfileOffer, list_startable_profiles
 from sparkctl.tui.estimate_cache import MemoryEstimateCache, StartOfferCache
 from sparkctl.tui.panel_options import DemoStep, PanelOptions
-from sparkctl.views.command_result_view import (
+from sparkctl.views.event_log_view import (
     describe_guard_action,
     describe_running_instances,
     describe_stopped_models,

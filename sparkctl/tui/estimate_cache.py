@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from sparkctl.model.memory_fit import CheckpointFiles, MemoryBudget, MemoryFit
     from sparkctl.model.missing_part import MissingPart
     from sparkctl.model.profile import Profile
-    from sparkctl.monitor.node_supervisor import NodeSupervisor
     from sparkctl.monitor.node_views import NodeTelemetryView
     from sparkctl.monitor.store import Store
+    from sparkctl.monitor.watch_nodes import NodeSupervisor
     from sparkctl.views.overview.tile_model import StartOffer
 
 _UPDATE_SECONDS = 2.0  # seconds at least between two updates of a node
@@ -177,8 +177,8 @@ class MemoryEstimateCache:
         with suppress(NodeError):
             async with self._supervisor.create_background_session(node) as session:
                 await session.link.connect()
-                look = await session.read_node(*(f"model={place}" for place in new))
-            self._found |= {(node.name, one.place): (now, one) for one in look.models}
+                inspection = await session.read_node(*(f"model={place}" for place in new))
+            self._found |= {(node.name, one.place): (now, one) for one in inspection.models}
             self._tried.pop(node.name)
 
     def _is_due(self, node: NodeName, place: str, now: float) -> bool:

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from sparkctl.model.finding import Finding
     from sparkctl.model.node import Node
     from sparkctl.monitor.recording import RecordingPlayer
-    from sparkctl.profiles.profile_lint import LintDiagnostic, LintResult
     from sparkctl.tui.panel import Panel
     from sparkctl.views.text.styled_text import TextRow
 
@@ -217,31 +216,18 @@ async def edit_profile(panel: Panel, name: str, field: str | None = None) -> Non
 
 async def fix_profile(panel: Panel, name: str) -> None:
     """Apply the fixes of `profiles check --fix` and show them; a shipped profile is copied first."""
-    from sparkctl.profiles.profile_edit import apply_lint_fixes
-    from sparkctl.profiles.profile_editor import check_profile_file
-    from sparkctl.profiles.profile_library import ProfileLibrary
+    from sparkctl.profiles.profile_editor import describe_copy, fix_own_profile
     from sparkctl.views.profiles.lint_view import summarize_lint
 
-    def fix_and_lint() -> tuple[Path, bool, tuple[LintDiagnostic, ...], LintResult]:
-        library = ProfileLibrary()
-        path, copied = library.get_or_copy_user_file(name)
-        done: tuple[LintDiagnostic, ...] = ()
-        try:
-            done = apply_lint_fixes(path, check_profile_file(library, path).diagnostics)
-        finally:
-            if copied and not done:
-                path.unlink()
-        return path, copied, done, check_profile_file(library, path)
-
     try:
-        path, copied, done, checked = await asyncio.to_thread(fix_and_lint)
+        checked, done, is_copy = await asyncio.to_thread(fix_own_profile, name)
     except (SparkctlError, OSError) as error:
         _show_edit_error(panel, name, error)
     else:
         if not done:
             panel.show_toast(f"{name}: nothing here can be fixed safely; e edits it")
             return
-        where = [f"your copy now takes precedence over the shipped one: {path}"] if copied else []
+        where = [describe_copy(checked.path)] if is_copy else []
         panel.show_toast(
             "\n".join([*(f"fixed: {one.message}" for one in done), f"{name}: {summarize_lint(checked)}", *where])
         )
@@ -272,7 +258,7 @@ def open_node_shell(panel: Panel) -> None:
 
 async def _open_shell(panel: Panel, node: Node) -> None:
     """Open a shell on a node; show ssh's errors as a toast, because the panel paints over its stderr."""
-    from sparkctl.transport.ssh.ssh_argv import build_ssh_command, suggest_install
+    from sparkctl.transport.node_connection import build_ssh_command, suggest_install
 
     words = build_ssh_command(node, os.environ)
     try:
@@ -297,7 +283,7 @@ def open_container_shell(panel: Panel) -> None:
 
 async def _open_shell_inside(panel: Panel, node: Node, container: str) -> None:
     """Open a shell in a container; report its exit status only where no shell was opened."""
-    from sparkctl.transport.ssh.ssh_argv import build_container_command, suggest_install
+    from sparkctl.transport.node_connection import build_container_command, suggest_install
 
     try:
         words = build_container_command(node, container)

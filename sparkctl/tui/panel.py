@@ -100,6 +100,11 @@ class FrontScreen(StaticFocusScreen):
         """Return what this screen does itself, by action."""
         return {}
 
+    @property
+    def shows_notices(self) -> bool:
+        """Whether notices are rows of this screen, so that no toast covers the rest."""
+        return self.SCREEN_ID == OVERVIEW
+
     def already_shows(self, message: str) -> bool:
         """Tell whether this screen shows the message already, so that it needs no toast."""
         del message
@@ -520,11 +525,11 @@ class Panel(App[tuple[str, ...]]):
     # --- toasts and the clipboard ---
 
     def announce_notice(self, words: str, severity: Severity, *, is_shown: bool) -> None:
-        """Show a new notice as a toast where the screen in front is not the overview, unless ``is_shown``."""
+        """Show a new notice as a toast where it is no row of the screen in front, unless ``is_shown``."""
         front = self.front_screen
         if front is not None and front.frozen_at is not None:
             self.call_later(self.repaint_front_screen)
-        if not is_shown and front is not None and front.SCREEN_ID != OVERVIEW:
+        if not is_shown and front is not None and not front.shows_notices:
             toasts = {Severity.GOOD: "information", Severity.NOTE: "information", Severity.WARNING: "warning"}
             self.show_toast(words, severity=toasts.get(severity, "error"))
 

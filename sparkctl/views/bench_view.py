@@ -98,20 +98,10 @@ def render_run(run: BenchRun, baseline: BenchRun | None = None, *, is_wide: bool
     """
     if run.domains or run.setup.prompts:
         return _render_domains(run, baseline)
-    setup, when = run.setup, format_date_time(run.began)
-    what = " ".join(word for word in (setup.engine, setup.engine_version) if word)
-    generator = sanitize_line(setup.generator or "load generator not known")
-    how = ", ".join((_format_runs(setup.runs), generator, *_list_request_settings(setup)))
+    generator = sanitize_line(run.setup.generator or "load generator not known")
     rows = [
-        make_row(
-            Span(f"benchmark {run.number}", TextStyle.STRONG),
-            f"  {sanitize_line(run.instance)} on {' and '.join(run.nodes)}  {sanitize_line(what)}  {when}",
-        ),
-        make_row(Span(how, TextStyle.LABEL)),
-        make_row(""),
-        *_align(
-            [_HEADINGS, *(list_cell_columns(one) for one in sort_results(run))],
-        ),
+        *_render_heading(run, _format_runs(run.setup.runs), generator),
+        *_align([_HEADINGS, *(list_cell_columns(one) for one in sort_results(run))]),
     ]
     rows += _render_wide(run) if is_wide else []
     failed = {one.cell for one in run.results if one.error is not None}  # they have a row of their own
@@ -120,6 +110,19 @@ def render_run(run: BenchRun, baseline: BenchRun | None = None, *, is_wide: bool
     words += [f"not measured: {left}"] if left else []
     rows += [row for line in words for row in (make_row(""), make_row(Span(line, TextStyle.ATTENTION)))]
     return rows
+
+
+def _render_heading(run: BenchRun, *how: str) -> list[TextRow]:
+    """Return what was measured, and ``how``."""
+    setup = run.setup
+    what = " ".join(word for word in (setup.engine, setup.engine_version) if word)
+    where = f"  {sanitize_line(run.instance)} on {' and '.join(run.nodes)}  {sanitize_line(what)}  {format_date_time(run.began)}"
+    settings = ", ".join((*how, *_list_request_settings(setup)))
+    return [
+        make_row(Span(f"benchmark {run.number}", TextStyle.STRONG), where),
+        make_row(Span(settings, TextStyle.LABEL)),
+        make_row(""),
+    ]
 
 
 def _list_request_settings(setup: BenchSetup) -> list[str]:
@@ -141,23 +144,16 @@ _DOMAIN_HEADINGS = ("kind of text", "thinking", "tok/s", "first token", "accepte
 
 
 def _render_domains(run: BenchRun, baseline: BenchRun | None) -> list[TextRow]:
-    setup, when = run.setup, format_date_time(run.began)
-    what = " ".join(word for word in (setup.engine, setup.engine_version) if word)
+    setup = run.setup
     gains = {} if baseline is None else compute_gains(run, baseline)
     table = [
         (*_DOMAIN_HEADINGS[:-1], "to baseline" if baseline else "", ""),
         *((*_list_domain_columns(one), *_format_domain_marks(one, gains)) for one in run.domains),
     ]
     styles = [TextStyle.LABEL, *(TextStyle.ATTENTION if one.error else TextStyle.PLAIN for one in run.domains)]
-    told = f"prompts {(setup.prompts or '')[:12]}, answers of at most {setup.answer_tokens} tokens, one at a time"
-    name = ", ".join((told, *_list_request_settings(setup)))
+    sentence = f"prompts {(setup.prompts or '')[:12]}, answers of at most {setup.answer_tokens} tokens, one at a time"
     rows = [
-        make_row(
-            Span(f"benchmark {run.number}", TextStyle.STRONG),
-            f"  {sanitize_line(run.instance)} on {' and '.join(run.nodes)}  {sanitize_line(what)}  {when}",
-        ),
-        make_row(Span(name, TextStyle.LABEL)),
-        make_row(""),
+        *_render_heading(run, sentence),
         *(make_row(Span(text, style)) for text, style in zip(_join_columns(table), styles, strict=True)),
     ]
     notes = [f"not measured to the end: {sanitize_line(run.why)}"] if run.why is not None else []
@@ -404,7 +400,7 @@ def _render_sources(one: BenchComparison) -> Iterator[TextRow]:
     if not table:
         return
     yield make_row("")
-    yield make_row(Span("what their sources measured", TextStyle.STRONG))
+    yield make_row(Span("what is published for these profiles", TextStyle.STRONG))
     for text in _join_columns(table):
         yield make_row(text)
 
@@ -421,21 +417,21 @@ def _list_source_rows(one: BenchComparison) -> list[tuple[str, ...]]:
             sanitize_line(str(row.cell)),
             row.figure.value,
             _format_measurements(own, row.figure.digits),
-            f"source {told.figure.as_text()}",
-            _format_deviation(own, told),
-            sanitize_line(told.source),
+            f"published {source_figure.figure.as_text()}",
+            _format_deviation(own, source_figure),
+            sanitize_line(source_figure.source),
         )
-        for letter, run, row, own, told in both
-        if own is not None and told is not None
+        for letter, run, row, own, source_figure in both
+        if own is not None and source_figure is not None
     ]
 
 
-def _format_deviation(own: Measurements, told: SourceFigure) -> str:
+def _format_deviation(own: Measurements, source_figure: SourceFigure) -> str:
     """Return by how much a figure is above or below the source's nearest one."""
-    low, high = told.figure.low, told.figure.high
+    low, high = source_figure.figure.low, source_figure.figure.high
     nearest = min(max(own.median, low), high)
     share = own.median / nearest - 1
-    return "as the source" if abs(share) < _EVEN_SHARE else f"{share:+.0%}"
+    return "as published" if abs(share) < _EVEN_SHARE else f"{share:+.0%}"
 
 
 def _list_stack_differences(one: BenchComparison) -> list[StartDifference]:
@@ -523,7 +519,7 @@ def format_comparison_markdown(one: BenchComparison) -> list[str]:
         words = ", ".join(sanitize_line(part) for part in parts if part)
         lines += ["", f"{letter}: {sanitize_line(run.instance)} on {' and '.join(run.nodes)}: {words}"]
     if sources := _list_source_rows(one):
-        headings = ("of", "cell", "figure", "measured here", "its source", "off by", "source")
+        headings = ("of", "cell", "figure", "measured here", "published", "off by", "source")
         lines += ["", *_format_markdown_table([headings, *sources])]
     if differences := _list_stack_differences(one):
         lines += [
@@ -562,8 +558,8 @@ def format_comparison_csv(one: BenchComparison) -> list[str]:
             ranges += [None, None] if one_side is None else [round(one_side.low, 4), round(one_side.high, 4)]
         kind = str(row.cell) if isinstance(row.cell, DomainKey) else None
         sources = [
-            None if told is None else told.figure.as_text().replace("–", "-")
-            for told in (row.source_before, row.source_after)
+            None if source_figure is None else source_figure.figure.as_text().replace("–", "-")
+            for source_figure in (row.source_before, row.source_after)
         ]
         table.writerow(
             (*_list_cell_sizes(row.cell), row.figure.value, *values, gain, row.is_distinct, *ranges, kind, *sources)

@@ -236,11 +236,11 @@ def _format_line_count(lines: int) -> str:
 
 
 def _format_durations(parts: tuple[PhaseDuration, ...]) -> str:
-    told = [
+    lines = [
         f"{format_step_name(Step(one.step)) if one.step else format_phase_name(one.phase)} {_format_seconds(one.seconds)}"
         for one in parts
     ]
-    return f"{_format_seconds(sum(one.seconds for one in parts))}: {', '.join(told)}"
+    return f"{_format_seconds(sum(one.seconds for one in parts))}: {', '.join(lines)}"
 
 
 def _describe_no_failure(found: LogDiagnosis) -> str:

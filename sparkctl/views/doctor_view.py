@@ -37,9 +37,12 @@ from sparkctl.views.text.styled_text import (
 
 _SEVERITY_ORDER = (Severity.PROBLEM, Severity.WARNING, Severity.UNKNOWN, Severity.NOTE, Severity.GOOD)
 _SEVERITY_NOUNS = {
-    Severity.PROBLEM: ("problem", "problems"), Severity.WARNING: ("warning", "warnings"),
-    Severity.UNKNOWN: ("not known", "not known"), Severity.NOTE: ("note", "notes"), Severity.GOOD: ("good", "good"),
-}  # fmt: skip
+    Severity.PROBLEM: ("problem", "problems"),
+    Severity.WARNING: ("warning", "warnings"),
+    Severity.UNKNOWN: ("not known", "not known"),
+    Severity.NOTE: ("note", "notes"),
+    Severity.GOOD: ("good", "good"),
+}
 _FAILED_STATES = (NodeState.UNREACHABLE, NodeState.UNTRUSTED, NodeState.REFUSED, NodeState.STARVED)
 _OWN_COMMAND_PATTERN = re.compile(r"sparkctl [a-z][a-z-]*(?: [A-Za-z0-9_.:@-]+)*")  # exactly one command
 _MIN_GOOD_LINES = 8  # from so many free rows on, what is good is listed below the selected finding
@@ -146,7 +149,7 @@ def _fold_good_findings(good: tuple[DoctorFinding, ...]) -> DoctorFinding:
 def merge_findings(
     found: Sequence[FindingReported],
     views: Sequence[NodeTelemetryView],
-    told: Sequence[FindingReported] = (),
+    reported: Sequence[FindingReported] = (),
     when: Callable[[NodeName], float | None] = lambda _: None,
 ) -> tuple[DoctorFinding, ...]:
     """Return the findings of the examination and of the views, the worst first. If both have one, the view's is newer
@@ -155,7 +158,7 @@ def merge_findings(
     ``told`` are findings that only an examination can find; the views hold them, too, but no sample shows them. One
     that is older than the last examination of its node, which ended at ``when``, and was not found by it, is over.
     """
-    asked = {(one.node, one.check, one.instance, one.message) for one in told}
+    asked = {(one.node, one.check, one.instance, one.message) for one in reported}
     live = [
         DoctorFinding(FindingReported.from_finding(view.when, one), True, format_since(one.since, _get_node_time(view)))
         for view in views
@@ -168,9 +171,9 @@ def merge_findings(
     seen = {(one.node, one.check, one.instance, one.message) for one in found}
     looked = [*found]
     looked += [
-        one for one in told if _is_newer(one, when) and (one.node, one.check, one.instance, one.message) not in seen
+        one for one in reported if _is_newer(one, when) and (one.node, one.check, one.instance, one.message) not in seen
     ]
-    looks = [DoctorFinding(one, False) for one in looked if (one.node, one.check, one.instance) not in newer]
+    inspections = [DoctorFinding(one, False) for one in looked if (one.node, one.check, one.instance) not in newer]
     names = [view.name for view in views]
     kinds = [kind.value for kind in FindingKind]
 
@@ -183,7 +186,7 @@ def merge_findings(
             kinds.index(each.check) if each.check in kinds and each.severity is not Severity.GOOD else len(kinds),
         )
 
-    return tuple(sorted((*live, *looks), key=sort_key))
+    return tuple(sorted((*live, *inspections), key=sort_key))
 
 
 def _is_newer(one: FindingReported, when: Callable[[NodeName], float | None]) -> bool:

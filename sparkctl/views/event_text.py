@@ -30,7 +30,7 @@ if TYPE_CHECKING:
         TransferProgressed,
         TunnelStateChanged,
     )
-    from sparkctl.model.guard_state import GuardAction, GuardCoverage
+    from sparkctl.model.guard_state import GuardAction, GuardCoverage, GuardEvent
 
 
 TRANSITION_PHASES = (
@@ -131,22 +131,22 @@ def format_cache_drop(event: CachesDropped) -> str:
 
 def format_release(event: MemoryReleased) -> str:
     """Return the result of a stop: the proof that everything is released, or what is left."""
-    who = sanitize_line(event.instance)
+    instance = sanitize_line(event.instance)
     left = [
-        sanitize_line(what) if held is None else f"{sanitize_line(what)}: {format_size(held)}"
-        for what, held in event.holders
+        sanitize_line(what) if memory is None else f"{sanitize_line(what)}: {format_size(memory)}"
+        for what, memory in event.holders
     ]
     lacks = event.missing or 0
     missing = f"{format_size(lacks)} did not come back" if lacks > GIB else ""  # smaller differences are noise
     if missing or left:
-        return f"{who}: " + "; ".join([*([missing] if missing else []), *left])
+        return f"{instance}: " + "; ".join([*([missing] if missing else []), *left])
     now = "" if event.available is None else f"; {event.available / GIB:.1f} GiB available"
     then = "" if event.before_start is None or not now else f", {event.before_start / GIB:.1f} before it was started"
     if event.missing is None:
-        return f"{who}: none of its processes is left; its memory could not be measured{now}"
+        return f"{instance}: none of its processes is left; its memory could not be measured{now}"
     if event.kept is not None:
-        return f"{who}: its memory is back, its container {sanitize_line(event.kept)} was kept{now}{then}"
-    return f"{who}: nothing of it is left{now}{then}"
+        return f"{instance}: its memory is back, its container {sanitize_line(event.kept)} was kept{now}{then}"
+    return f"{instance}: nothing of it is left{now}{then}"
 
 
 def describe_missing_guard(coverage: GuardCoverage | None) -> str | None:
@@ -168,7 +168,7 @@ def judge_guard_action(what: GuardAction) -> Severity:
     return Severity.GOOD if what in (GuardAction.DROPPED, GuardAction.COMPACTED) else Severity.WARNING
 
 
-def format_guard_event(event: GuardActed) -> str:
+def format_guard_event(event: GuardActed | GuardEvent) -> str:
     """Return what the guard did in one sentence, with the memory it saw."""
     from sparkctl.model.guard_state import GuardAction
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-import textwrap
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from sparkctl.model.events import CommandEnded, FindingReported, GuardActed
@@ -25,6 +24,7 @@ from sparkctl.views.text.styled_text import (
     TextStyle,
     get_severity_style,
     get_state_symbol,
+    join_text,
     make_row,
     sanitize_span,
 )
@@ -50,31 +50,38 @@ def format_answer_check(found: FindingReported) -> list[str]:
 
 
 def format_node_findings(
-    findings: Sequence[Finding], now: float, width: int | None = None,
-    wanted: Collection[str] | None = None,
-) -> list[str]:  # fmt: skip
-    """Return the findings of a node as rows: the sentence, since when, its evidence, the remedy.
+    findings: Sequence[Finding], now: float, width: int | None = None, wanted: Collection[str] | None = None
+) -> list[str]:
+    """Return the findings of a node as lines of at most ``width`` columns; see `_render_node_findings`."""
+    rows = _render_node_findings(findings, now, wanted)
+    return [line for row in rows for line in wrap_line(join_text(row), width, _HANG_COLUMNS)]
+
+
+def _render_node_findings(
+    findings: Sequence[Finding], now: float, wanted: Collection[str] | None = None
+) -> Iterator[TextRow]:
+    """Yield the findings of a node as rows: the sentence, since when, its evidence, the remedy.
 
     ``now`` is Unix time in seconds by the node's own clock, like ``since``. ``wanted`` names the optional rows that
     have room, such as ``proof 0`` and ``try 0`` for the first finding; None: all.
     """
-    lines: list[str] = []
     for index, one in enumerate(findings):
         proven = wanted is None or f"proof {index}" in wanted
-        words = (
-            sanitize_line(one.summary) if proven else f"{sanitize_line(one.summary)} · {format_since(one.since, now)}"
-        )
-        lines += wrap_line(f"{'':{_INDENT_COLUMNS}}{get_state_symbol(one.severity)} {words}", width, _HANG_COLUMNS)
+        since = format_since(one.since, now)
+        words = sanitize_line(one.summary) + ("" if proven else f" · {since}")
+        yield _render_problem_head(get_state_symbol(one.severity), get_severity_style(one.severity), words)
         if proven:
-            lines += wrap_line(f"{'':{_HANG_COLUMNS}}{_format_evidence(one, now)}", width, _HANG_COLUMNS)
+            yield _render_problem_detail(" · ".join([*map(str, one.evidence), since]), TextStyle.LABEL)
         if one.remedy and (wanted is None or f"try {index}" in wanted):
-            lines += wrap_line(f"{'':{_HANG_COLUMNS}}try: {sanitize_line(one.remedy)}", width, _HANG_COLUMNS)
-    return lines
+            yield _render_problem_detail(f"try: {one.remedy}", TextStyle.PLAIN)
 
 
-def _format_evidence(one: Finding, now: float) -> str:
-    parts = [sanitize_line(str(figure)) for figure in one.evidence]
-    return " · ".join([*parts, format_since(one.since, now)])
+def _render_problem_head(sign: str, tone: TextStyle, words: str) -> TextRow:
+    return make_row(Span(" " * _INDENT_COLUMNS), Span(f"{sign} ", tone), sanitize_span(words, TextStyle.STRONG))
+
+
+def _render_problem_detail(words: str, tone: TextStyle) -> TextRow:
+    return make_row(Span(" " * _HANG_COLUMNS), sanitize_span(words, tone))
 
 
 def format_since(since: float | None, now: float) -> str:
@@ -130,7 +137,7 @@ FINDING_EXPLANATIONS: dict[Kind, str] = {
     Kind.MODELS: "Profiles mount models from there.",
     Kind.FABRIC: "A model over several Sparks is as fast as the slowest lane between them.",
     Kind.RDMA: "With RDMA, traffic between Sparks bypasses the CPU; NCCL must use the right GID index.",
-}  # fmt: skip
+}
 
 
 def explain_finding(check: str) -> str | None:
@@ -205,71 +212,51 @@ class NodeProblems:
         return tuple(one for one in mine if isinstance(one.event, GuardActed))[-_MAX_GUARD_ACTIONS:]
 
     @property
-    def bad_notices(self) -> tuple[str, ...]:
-        """Notices of failures, without those whose details are shown here anyway."""
+    def bad_notices(self) -> tuple[tuple[str, TextStyle], ...]:
+        """Notices of failures with their styles, without those whose details are shown here anyway."""
         failed = [name for name, end, _ in self.failed_instances if end is not None]
         return tuple(
-            words for words, tone in self.notices
+            (words, tone)
+            for words, tone in self.notices
             if tone in _BAD_STYLES and "guard: " not in words and not any(f" {name} failed" in words for name in failed)
-        )  # fmt: skip
+        )
 
 
 def render_problems(wrong: NodeProblems, columns: int) -> list[TextRow]:
-    """Return all problems as rows, each with its symbol."""
-    bad, warned = get_state_symbol(Phase.FAILED), get_state_symbol(Severity.WARNING)
-    blocks: list[list[str]] = []
+    """Return all problems as rows: the symbol and the sentence of each stand out, its evidence is faint, what to do is not."""
+    rows: list[TextRow] = []
+
+    def add_problem(
+        words: str, details: Sequence[str] = (), hint: str | None = None, tone: TextStyle = TextStyle.BAD
+    ) -> None:
+        sign = get_state_symbol(Phase.FAILED if tone is TextStyle.BAD else Severity.WARNING)
+        rows.extend(wrap_row(_render_problem_head(sign, tone, words), columns, _HANG_COLUMNS))
+        for line in details:
+            rows.extend(_render_detail(line.strip(), columns))
+        if hint:
+            rows.extend(wrap_row(_render_problem_detail(f"try: {hint}", TextStyle.PLAIN), columns, _HANG_COLUMNS))
+
     if wrong.fault:
-        lines = [f"{bad} the config is invalid; the previous one stays in use", *sanitize_lines(wrong.fault)]
-        blocks.append([*lines, *([f"try: {sanitize_line(wrong.hint)}"] if wrong.hint else [])])
+        add_problem("the config is invalid; the previous one stays in use", sanitize_lines(wrong.fault), wrong.hint)
     view = wrong.view
     if wrong.is_unreachable and view is not None:
-        lines = [f"{bad} {view.state}: {sanitize_line(view.detail or '')}"]
-        blocks.append([*lines, *([f"try: {sanitize_line(view.hint)}"] if view.hint else [])])
+        add_problem(f"{view.state}: {view.detail}", hint=view.hint)
     for name, end, detail in wrong.failed_instances:
-        head = f"{bad} {sanitize_line(name)} failed"
         if end is not None and end.verdict is not None:
-            blocks.append([head, *format_verdict(end.verdict)])
+            add_problem(f"{name} failed", format_verdict(end.verdict))
         else:
-            blocks.append([head + (f": {sanitize_line(detail)}" if detail else "; enter on it says why")])
+            add_problem(f"{name} failed" + (f": {detail}" if detail else "; enter on it says why"))
     for one in wrong.guard_actions:
-        when = format_time_of_day(one.when, has_seconds=True)
         text, tone = describe_log_entry(one)
-        blocks.append([f"{bad if tone is TextStyle.BAD else warned} guard, {when}: {sanitize_line(text)}"])
-    blocks += [[sanitize_line(words)] for words in wrong.bad_notices]
-    lines = [
-        part
-        for block in blocks
-        for at, line in enumerate(block)
-        for part in _wrap_text(line.strip(), " " * (6 if at else 4), columns)
-    ]
-    if view is not None:
-        lines += format_node_findings(view.findings, wrong.now)
-    return _style_problems(lines, columns)
+        add_problem(f"guard, {format_time_of_day(one.when, has_seconds=True)}: {text}", tone=tone)
+    for words, tone in wrong.bad_notices:
+        rows += wrap_row(make_row(" " * _INDENT_COLUMNS, sanitize_span(words, tone)), columns, _HANG_COLUMNS)
+    return rows + _render_findings_of(view, wrong.now, columns)
 
 
-_STYLES_BY_SYMBOL = {
-    get_state_symbol(Phase.FAILED): TextStyle.BAD,
-    **{get_state_symbol(one): get_severity_style(one) for one in Severity},
-}
-
-
-def _style_problems(lines: Sequence[str], columns: int) -> list[TextRow]:
-    """Return the lines of problems, wrapped: the symbol and the sentence of each stand out, its evidence is faint, what to do is
-    not."""
-    rows: list[TextRow] = []
-    tone = TextStyle.PLAIN
-    for line in lines:
-        text = line.lstrip(" ")
-        indent = Span(" " * (len(line) - len(text)))
-        sign, _, words = text.partition(" ")
-        if sign in _STYLES_BY_SYMBOL:
-            row = make_row(indent, Span(f"{sign} ", _STYLES_BY_SYMBOL[sign]), sanitize_span(words, TextStyle.STRONG))
-            tone = TextStyle.LABEL
-        else:
-            tone = TextStyle.PLAIN if sign == "try:" else tone
-            row = make_row(indent, sanitize_span(text, tone))
-        rows += wrap_row(row, columns, _HANG_COLUMNS)
-    return rows
+def _render_findings_of(view: NodeTelemetryView | None, now: float, columns: int) -> list[TextRow]:
+    found = () if view is None else view.findings
+    return [part for row in _render_node_findings(found, now) for part in wrap_row(row, columns, _HANG_COLUMNS)]
 
 
 def render_findings_elsewhere(views: Sequence[NodeTelemetryView], columns: int) -> list[TextRow]:
@@ -278,18 +265,12 @@ def render_findings_elsewhere(views: Sequence[NodeTelemetryView], columns: int) 
     for view in views:
         if view.state is NodeState.OK and view.findings:
             now = view.sample.time if view.sample is not None else view.findings[0].since or 0.0
-            lines = format_node_findings(view.findings, now)
-            rows += [
-                (),
-                make_row(sanitize_span(view.name, TextStyle.TITLE)),
-                *_style_problems(lines, columns),
-            ]
+            rows += [(), make_row(sanitize_span(view.name, TextStyle.TITLE)), *_render_findings_of(view, now, columns)]
     return rows
 
 
-def _wrap_text(line: str, indent: str, columns: int) -> list[str]:
-    """Wrap a line between all words, those of a command too; a longer word, such as a path, continues on the next line.
-    What follows a label and a gap stays beside it."""
-    wide, label = max(20, columns), re.match(r"[a-z]+ {2,}", line)
-    hang = " " * (6 if label is None else len(indent) + label.end())
-    return textwrap.wrap(line, wide, initial_indent=indent, subsequent_indent=hang, break_on_hyphens=False)
+def _render_detail(line: str, columns: int) -> list[TextRow]:
+    """Return a line of a proof, wrapped; what follows a label and a gap stays beside it."""
+    label = re.match(r"[a-z]+ {2,}", line)
+    head = make_row(" " * _HANG_COLUMNS, Span("" if label is None else label[0], TextStyle.LABEL))
+    return wrap_text(line if label is None else line[label.end() :], columns, TextStyle.LABEL, head=head)

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from sparkctl.commands.arm_guard import GuardStatus
 from sparkctl.logs.start_verdict import describe_memory_drop
-from sparkctl.model.events import GuardActed
 from sparkctl.model.finding import Severity
 from sparkctl.model.guard_state import (
     LEASE_EXPIRED_PREFIX,
@@ -60,20 +59,8 @@ def _format_node_guard(view: GuardStatus) -> list[str]:
         if view.guard.watches
         else ["    nothing is watched now: a start is watched until its model is ready"]
     )
-    told = [one for one in view.guard.events if _is_worth_showing(one, view.receipts)][-_MAX_EVENTS:]
-    for one in told:
-        acted = GuardActed(
-            ts=one.at,
-            node=view.name,
-            what=one.what,
-            why=one.why,
-            at=one.at,
-            instance=one.instance,
-            container=None,
-            available=one.available,
-            free=one.free,
-        )
-        lines.append(f"    {format_date_time(one.at, has_seconds=True)}  {format_guard_event(acted)}")
+    events = [one for one in view.guard.events if _is_worth_showing(one, view.receipts)][-_MAX_EVENTS:]
+    lines += [f"    {format_date_time(one.at, has_seconds=True)}  {format_guard_event(one)}" for one in events]
     return lines + [_format_receipt(receipt, view.name) for receipt in view.receipts]
 
 

@@ -259,7 +259,7 @@ def _render_head(one: OperationRecord) -> Iterator[TextRow]:
         )
     if took := describe_duration(one):
         yield _render_label_value("took", took)
-    yield from (_render_label_value("source", told) for told in _list_source_times(one))
+    yield from (_render_label_value("source", text) for text in _list_source_times(one))
     yield _render_label_value("on", ", ".join(one.nodes))
     for name, value in (
         ("engine", one.engine),
@@ -281,9 +281,9 @@ def _list_source_times(one: OperationRecord) -> Iterator[str]:
         return
     for reference in load_recorded_reference(one.text):
         times = ((reference.ready_cold, "cold"), (reference.ready_warm, "warm"))
-        told = [f"{format_duration(seconds)} ({state})" for seconds, state in times if seconds is not None]
-        if told and reference.differs is None:
-            yield f"ready after {', '.join(told)} · {name_source(reference.source)}"
+        words = [f"{format_duration(seconds)} ({state})" for seconds, state in times if seconds is not None]
+        if words and reference.differs is None:
+            yield f"ready after {', '.join(words)} · {name_source(reference.source)}"
 
 
 def _render_reason(one: OperationRecord) -> Iterator[TextRow]:
@@ -400,8 +400,8 @@ def _render_speed(one: OperationRecord) -> Iterator[TextRow]:
     rate = None if reference is None else reference.rates_by_concurrency.get(1)
     name = "" if reference is None else reference.source_names
     for share in one.shares:
-        if told := _describe_requests(share, load_recorded_reference(one.text)):
-            yield _render_label_value(_describe_share(one, share), told)
+        if requests := _describe_requests(share, load_recorded_reference(one.text)):
+            yield _render_label_value(_describe_share(one, share), requests)
         words = []
         if share.accept_length is not None:
             beside = "" if length is None else f" ({name}: {length.as_text()})"
@@ -421,15 +421,15 @@ def _describe_requests(share: NodeResult, references: Sequence[Reference]) -> st
         ("first request", share.cold_ttft, share.cold_tokens_per_second),
         ("again", share.warm_ttft, share.warm_tokens_per_second),
     ):
-        told = (
+        sentences = (
             []
             if ttft is None
             else [f"a token after {ttft:.2f} s" if ttft < 10 else f"a token after {format_duration(ttft)}"]
         )
-        told += [] if rate is None else [f"{rate:.1f} tokens/s"]
-        if told and label == "first request" and cold is not None and cold.generation_cold is not None:
-            told[-1] += f" ({name_source(cold.source)}: {cold.generation_cold.as_text()} tokens/s)"
-        parts += [f"{label}: {', '.join(told)}"] if told else []
+        sentences += [] if rate is None else [f"{rate:.1f} tokens/s"]
+        if sentences and label == "first request" and cold is not None and cold.generation_cold is not None:
+            sentences[-1] += f" ({name_source(cold.source)}: {cold.generation_cold.as_text()} tokens/s)"
+        parts += [f"{label}: {', '.join(sentences)}"] if sentences else []
     return "; ".join(parts)
 
 
@@ -571,8 +571,8 @@ def render_history_page(past: HistoryScreenModel, columns: int, lines: int) -> S
         rows.append(make_row(" ", sanitize_span(past.trouble, TextStyle.ATTENTION)))
     if past.pattern is not None:
         count = f"{len(past.visible_operations)}/{len(past.operations or ())}"
-        told = past.pattern.fault or past.pattern.typed
-        rows.append(make_row(" ", Span(f"/ {count}  ", TextStyle.ACCENT), sanitize_span(told, TextStyle.VALUE)))
+        typed = past.pattern.fault or past.pattern.typed
+        rows.append(make_row(" ", Span(f"/ {count}  ", TextStyle.ACCENT), sanitize_span(typed, TextStyle.VALUE)))
     if past.operations is None or not past.visible_operations:
         words = (
             "reading the history ..."
@@ -671,20 +671,20 @@ def _render_operation_frame(past: HistoryScreenModel, one: OperationRecord, colu
     from sparkctl.views.text.frame_layout import draw_frame, draw_page
 
     inner = max(8, columns - 4)
-    told = past.detail if past.detail is not None and past.detail.operation.id == one.id else None
+    detail = past.detail if past.detail is not None and past.detail.operation.id == one.id else None
     title = make_row(sanitize_span(f"{one.id}  {describe_verb(one)} {describe_subject(one)}", TextStyle.TITLE))
-    if told is None:
+    if detail is None:
         body = [make_row(Span("being read ...", TextStyle.STALE))]
         return ScrollPage(draw_frame(title, body, columns, lines))
     rows: list[TextRow] = []
-    head, *sections = build_operation_sections(told.operation, told.worked, told.changes)
+    head, *sections = build_operation_sections(detail.operation, detail.worked, detail.changes)
     for section in (head, *sorted(sections, key=_section_sort_key)):
         if rows:
             rows.append(())
         if section is not head:
             rows.append(make_row(Span(section.title, TextStyle.LABEL)))
-        share = _find_section_share(section, told.operation)
-        made = list(section.rows) if share is None else render_phase_bars(told.operation, share, inner)
+        share = _find_section_share(section, detail.operation)
+        made = list(section.rows) if share is None else render_phase_bars(detail.operation, share, inner)
         rows += wrap_rows(made, inner, _HANG_COLUMNS)
     return draw_page(title, rows, past.further, columns, lines)
 

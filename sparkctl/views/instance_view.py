@@ -116,9 +116,9 @@ class InstanceScreenModel:
 
     seen: NodeTileModel
     name: str
-    one: InstanceView | None = None
-    timeline: StartupTimeline | None = None
-    end: CommandEnded | None = None
+    one: InstanceView | None
+    timeline: StartupTimeline | None
+    end: CommandEnded | None
     run: ContainerLaunch | None = None
     run_trouble: str | None = None
     tail: tuple[str, ...] = ()
@@ -392,7 +392,7 @@ def _build_live_charts(scene: InstanceScreenModel, space: DrawArea) -> list[RowB
         None
         if read is None or not read.is_plausible or not steps
         else make_chart(
-            series.get_step_rates, "GB/s est.", "reads", 100.0, (read.low + read.high) / 2e9 / steps, TextStyle.GPU
+            series.get_step_rates, "GB/s est.", "bandwidth", 100.0, (read.low + read.high) / 2e9 / steps, TextStyle.GPU
         ),
         None if kv is None else replace(kv, danger=_FULL_KV_PERCENT),
         make_chart(series.get_first_token_times, "ms", "first token", 100.0, 1000.0),
@@ -447,8 +447,8 @@ def _render_identity(one: InstanceView, space: DrawArea, bench: str | None = Non
     if bench is not None:
         label = make_row(make_label("bench"))
         rows.append(truncate_row(make_row(*label, sanitize_span(bench, TextStyle.VALUE)), space.columns))
-    told = [make_block(3, rows[0]), *(make_block(6, each) for each in rows[1:])]
-    return [*told, *_render_ranks(one, space)] if is_head(one) or one.phase is not Phase.READY else told
+    blocks = [make_block(3, rows[0]), *(make_block(6, each) for each in rows[1:])]
+    return [*blocks, *_render_ranks(one, space)] if is_head(one) or one.phase is not Phase.READY else blocks
 
 
 def _render_ranks(one: InstanceView, space: DrawArea) -> list[RowBlock]:
@@ -495,8 +495,8 @@ def _render_failure_blocks(scene: InstanceScreenModel, space: DrawArea, *, roomy
 def _render_startup(scene: InstanceScreenModel, one: InstanceView, space: DrawArea) -> list[RowBlock]:
     if scene.timeline is not None and not scene.timeline.is_over and one.phase is not Phase.STOPPING:
         return render_startup_timeline(scene.timeline, scene.seen.now, space)
-    told = [make_block(3, make_row(make_label(""), sanitize_span(one.detail, TextStyle.LABEL)))] if one.detail else []
-    return [*render_startup_progress(one, scene.seen, space), *told]
+    blocks = [make_block(3, make_row(make_label(""), sanitize_span(one.detail, TextStyle.LABEL)))] if one.detail else []
+    return [*render_startup_progress(one, scene.seen, space), *blocks]
 
 
 def _render_startup_result(scene: InstanceScreenModel, space: DrawArea, *, roomy: bool) -> list[RowBlock]:
@@ -539,19 +539,18 @@ def _render_throughput(
     if roomy and not beside and (speed := build_throughput_chart(one, scene.seen, space)) is not None:
         parts.append(speed)
     numbers = one.numbers
+    if one.reference is not None:
+        reference = meter_view.format_reference(one.reference)
+        parts.append(make_block(6, *render_labelled_text("", f"published {reference}", space, TextStyle.LABEL, 2)))
     if (accept := render_acceptance(one, None if beside else scene.seen, space)) is not None:
         parts.append(make_block(1, accept))
-    if one.reference is not None:
-        told = meter_view.format_reference(one.reference)
-        parts.append(make_block(6, *render_labelled_text("source", told, space, TextStyle.LABEL, 2)))
     if numbers is not None:
         if numbers.activity is EngineActivity.IDLE and one.per_step is not None and one.per_step.draft_tokens:
             parts.append(make_block(2, make_row(make_label("accept"), Span(IDLE, TextStyle.VALUE))))
         last = scene.seen.drafting.get(one.container_id or "")
         if positions := render_position_acceptance(numbers.acceptance, space, last, scene.seen.now):
             parts.append(make_block(4, *positions))
-        if (reads := render_bandwidth(one, scene.seen, space)) is not None:
-            parts.append(make_block(3, reads))
+        parts += [make_block(3, each) for each in render_bandwidth(one, scene.seen, space, most_lines=3)]
         drafts = one.per_step is not None and bool(one.per_step.draft_tokens)
         parts += [make_block(5, each) for each in render_latencies(numbers, drafts, last, scene.seen.now)]
         if (steps := render_step_cost(numbers, one.per_step)) is not None:
@@ -745,10 +744,10 @@ def render_latencies(numbers: EngineMeter, drafts: bool, last: MeterSeries | Non
     that the rows below do not move with every request.
     """
     kept = last or MeterSeries()
-    between = "step" if drafts or numbers.acceptance is not None else "token"
+    between = "steps of several tokens" if drafts or numbers.acceptance is not None else "tokens"
     rows = [
         _render_latency("TTFT", numbers.ttft, kept.ttft, now),
-        _render_latency("between", numbers.inter_token, kept.inter_token, now, f"   from {between} to {between}"),
+        _render_latency("ITL", numbers.inter_token, kept.inter_token, now, f"   between {between}"),
         _render_prompt_rate(numbers, kept, now),
     ]
     return [each for each in rows if each is not None]
@@ -777,10 +776,10 @@ def _render_prompt_rate(numbers: EngineMeter, last: MeterSeries, now: float) -> 
         ]
         prompts.append(Span(" found", TextStyle.UNIT))
     rate, found = last.prompt_rate, last.prefix_hit_rate
-    if not prompts and (told := [one.ts for one in (rate, found) if one is not None]):
+    if not prompts and (times := [one.ts for one in (rate, found) if one is not None]):
         text = "" if rate is None else f"{words.format_token_rate(rate.value):<12}"
         text += "" if found is None else f"prefix cache {words.format_percent(found.value)} found"
-        prompts.append(Span(f"{text.rstrip()}   {format_age(now - max(told))}", TextStyle.STALE))
+        prompts.append(Span(f"{text.rstrip()}   {format_age(now - max(times))}", TextStyle.STALE))
     return (make_label("prompts"), *prompts) if prompts else None
 
 

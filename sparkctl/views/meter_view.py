@@ -31,18 +31,17 @@ def format_token_rate(rate: float | None) -> str:
 
 
 def format_reference_rate(rate: FigureRange) -> str:
-    """Return ``source 12.7`` or ``source 23–27``: what others measured, to stand behind a live figure."""
-    return f"source {rate.as_text()}"
+    """Return ``published 12.7`` or ``published 23–27``: what others measured, to stand behind a live figure."""
+    return f"published {rate.as_text()}"
 
 
 def format_reference(reference: ComparableReference) -> str:
-    """Return ``12.7 tok/s for 1, 43.1 for 8, 1.65–1.85 per step · example.org``: all that may be compared, and whose it is."""
-    rates = [
-        f"{rate.as_text()}{'' if at else ' tok/s'} for {count}"
-        for at, (count, rate) in enumerate(reference.rates_by_concurrency.items())
-    ]
-    if rates and len({(one.concurrency, one.context) for one in reference.rates}) > len(reference.rates_by_concurrency):
-        rates[-1] += " in its shortest context"  # the figure beside a live one is that of the live one's context
+    """Return ``12.7 tok/s for 1 (11.9 at 16k), 43.1 for 8, 1.65–1.85 per step · example.org``: all that may be compared, and whose
+    it is. In parentheses: in longer contexts, of so many tokens."""
+    rates = []
+    for at, (count, (first, *longer)) in enumerate(reference.rates_by_concurrency_and_context.items()):
+        more = ", ".join(f"{rate.as_text()} at {context / 1024:.0f}k" for context, rate in longer)
+        rates.append(f"{first[1].as_text()}{'' if at else ' tok/s'} for {count}{f' ({more})' if more else ''}")
     rates += list_acceptance_words(reference.accept_length, reference.accept_rate)
     return f"{', '.join(rates)} · {reference.source_names}"
 

@@ -91,8 +91,12 @@ _SORT_KEYS: dict[ProcessSort, Callable[[NodeProcess], tuple[float | str, ...]]] 
     ProcessSort.PID: lambda one: (one.pid,),
 }
 SORT_BY_HEAD = {
-    "PID": ProcessSort.PID, "NAME": ProcessSort.NAME, "CPU": ProcessSort.CPU, "GPU": ProcessSort.GPU, "MEMORY": ProcessSort.MEMORY,
-}  # fmt: skip
+    "PID": ProcessSort.PID,
+    "NAME": ProcessSort.NAME,
+    "CPU": ProcessSort.CPU,
+    "GPU": ProcessSort.GPU,
+    "MEMORY": ProcessSort.MEMORY,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,10 +218,10 @@ def _build_machine_blocks(seen: NodeTileModel, space: DrawArea, *, has_core_rows
     if seen.is_known and (age := seen.sample_age) is not None and age > 15:
         blocks.append(_make_block(1, make_row(make_label(""), Span(format_age(age), TextStyle.STALE))))
     blocks.append(_make_block(1, *render_gpus(seen, space)))
-    if held := [
+    if limits := [
         name for gpu in sample.gpus or () for bit, name in CLOCK_LIMIT_REASONS.items() if (gpu.reasons or 0) & bit
     ]:
-        words = f"held back by {', '.join(dict.fromkeys(held))}"
+        words = f"held back by {', '.join(dict.fromkeys(limits))}"
         blocks.append(_make_block(3, *render_labelled_text("", words, space, TextStyle.ATTENTION, 2)))
     if (machine := build_machine_row(seen, space)) is not None:
         blocks.append(RowBlock(spare=1, rows=machine.rows))

@@ -242,19 +242,21 @@ def _collect_instances(views: Sequence[NodeTelemetryView], now: float) -> Iterat
         "The phase of an instance that sparkctl started: 1 for the one it is in.",
         (*_INSTANCE_LABEL_NAMES, "phase"),
     )
-    held = _MetricFamily("instance_held_bytes", "Memory of its processes, including GPU memory.", _INSTANCE_LABEL_NAMES)
+    memory = _MetricFamily(
+        "instance_held_bytes", "Memory of its processes, including GPU memory.", _INSTANCE_LABEL_NAMES
+    )
     expected = _MetricFamily("instance_expected_bytes", "Memory that its profile expects.", _INSTANCE_LABEL_NAMES)
     drafts = _MetricFamily(
         "instance_draft_tokens", "Tokens drafted per step and request, as configured.", _INSTANCE_LABEL_NAMES
     )
     for one in (each for view in views for each in view.instances):
-        held.add_series(_list_instance_labels(one), one.memory)
+        memory.add_series(_list_instance_labels(one), one.memory)
         expected.add_series(_list_instance_labels(one), one.expected)
         drafts.add_series(_list_instance_labels(one), one.per_step.draft_tokens if one.per_step else None)
         if one.phase is not None:
             for each in Phase:
                 phase.add_series((*_list_instance_labels(one), each.value), each is one.phase)
-    yield from (phase, held, expected, drafts)
+    yield from (phase, memory, expected, drafts)
 
 
 _ENGINE_METRICS: tuple[tuple[str, str, str], ...] = (
@@ -269,10 +271,10 @@ _ENGINE_METRICS: tuple[tuple[str, str, str], ...] = (
 
 
 def _collect_engines(views: Sequence[NodeTelemetryView], now: float) -> Iterator[_MetricFamily]:
-    told = [(one, one.numbers) for view in views for one in view.instances if one.numbers is not None]
+    meters = [(one, one.numbers) for view in views for one in view.instances if one.numbers is not None]
     for name, about, field in _ENGINE_METRICS:
         family = _MetricFamily(f"instance_{name}", about, _INSTANCE_LABEL_NAMES)
-        for one, numbers in told:
+        for one, numbers in meters:
             family.add_series(_list_instance_labels(one), getattr(numbers, field))
         yield family
     by = (*_INSTANCE_LABEL_NAMES, "estimator")
@@ -280,19 +282,19 @@ def _collect_engines(views: Sequence[NodeTelemetryView], now: float) -> Iterator
         "instance_accept_length_tokens", "Tokens per verification step, the bonus token counted.", by
     )
     rate = _MetricFamily("instance_accept_ratio", "Draft tokens accepted / drafted.", by)
-    for one, numbers in told:
+    for one, numbers in meters:
         if numbers.acceptance is not None:
             key = (*_list_instance_labels(one), numbers.acceptance.estimator.value)
             length.add_series(key, numbers.acceptance.length)
             rate.add_series(key, numbers.acceptance.rate)
     yield from (length, rate)
     yield _build_quantiles(
-        "instance_time_to_first_token_seconds", "Time to the first token.", [(o, n.ttft) for o, n in told]
+        "instance_time_to_first_token_seconds", "Time to the first token.", [(o, n.ttft) for o, n in meters]
     )
     yield _build_quantiles(
         "instance_inter_token_seconds",
         "Time between tokens; with speculation, between steps.",
-        [(o, n.inter_token) for o, n in told],
+        [(o, n.inter_token) for o, n in meters],
     )
 
 

@@ -189,7 +189,7 @@ def _format_remarks(view: NodeStatusView, width: int | None) -> list[str]:
         and one.phase not in (Phase.STARTING, Phase.LOADING)  # it does not listen yet
     ]
     lines = [line for name, detail in details for line in wrap_line(f"    {name}: {sanitize_line(detail)}", width)]
-    return _format_switch_notice(view, width) + lines + _format_ways_to_cause(view.instances, width)
+    return _format_switch_notice(view, width) + lines + _format_ways_to_cause(view, width)
 
 
 def _format_node_trouble(view: NodeStatusView, width: int | None) -> list[str] | None:
@@ -204,13 +204,15 @@ def _format_node_trouble(view: NodeStatusView, width: int | None) -> list[str] |
     return lines + (wrap_line(f"    try: {sanitize_line(view.hint)}", width) if view.hint else [])
 
 
-def _format_ways_to_cause(instances: Sequence[InstanceView], width: int | None) -> list[str]:
-    """Return the command that tells why, for each instance of sparkctl that failed."""
-    failed = [one.name for one in sort_by_owner(instances) if one.ours and one.phase is Phase.FAILED]
+def _format_ways_to_cause(view: NodeStatusView, width: int | None) -> list[str]:
+    """Return the command that tells why, for each instance of sparkctl that failed; another may run elsewhere by its name."""
+    failed = [one.name for one in sort_by_owner(view.instances) if one.ours and one.phase is Phase.FAILED]
     return [
         line
         for name in dict.fromkeys(failed)
-        for line in wrap_line(f"    try: sparkctl diagnose {sanitize_line(name)}", width)
+        for line in wrap_line(
+            f"    try: sparkctl diagnose {sanitize_line(name)} --node {sanitize_line(view.name)}", width
+        )
     ]
 
 
@@ -226,7 +228,7 @@ def _format_node_status(view: NodeStatusView, width: int | None) -> list[str]:
     blocks = format_instance_blocks(view.instances, width)
     for block, one in zip(blocks, sort_by_owner(view.instances), strict=True):
         lines += [*block, *wrap_line(f"      {_describe_origin(one)}", width, 6)]
-    return lines + _format_ways_to_cause(view.instances, width)
+    return lines + _format_ways_to_cause(view, width)
 
 
 def _describe_origin(one: InstanceView) -> str:
@@ -247,15 +249,15 @@ def _format_switch_notice(view: NodeStatusView, width: int | None) -> list[str]:
         return []
     from sparkctl.monitor.switch_journal_io import build_switch_refusal
 
-    told = build_switch_refusal(view.name, view.switch, is_held=view.switch.is_held)
-    said = told.message.removeprefix(f"{view.name}: ")
+    refusal = build_switch_refusal(view.name, view.switch, is_held=view.switch.is_held)
+    said = refusal.message.removeprefix(f"{view.name}: ")
     lines = wrap_line(f"    {get_state_symbol(Severity.WARNING)} {sanitize_line(said)}", width, 6)
     return lines + [
-        each for one in (told.hint or "").splitlines() for each in wrap_line(f"    try: {sanitize_line(one)}", width)
+        each for one in (refusal.hint or "").splitlines() for each in wrap_line(f"    try: {sanitize_line(one)}", width)
     ]
 
 
-def format_instance_blocks(instances: Sequence[InstanceView], width: int | None = None) -> list[list[str]]:
+def format_instance_blocks(instances: Sequence[InstanceView], width: int | None) -> list[list[str]]:
     """Return each instance as one line, or as several if it is narrow; in the order of `sort_by_owner`."""
     return _align_columns([_list_instance_cells(instance) for instance in sort_by_owner(instances)], width)
 

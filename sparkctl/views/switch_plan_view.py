@@ -91,19 +91,25 @@ def describe_switch_step(step: SwitchStep, instance: str, stops: Sequence[str] =
     known."""
     instance, names = distinguish_names(instance, stops)
     old = " and ".join(names) or "what was there"
+    its, serve = ("its", "serves") if len(names) <= 1 else ("their", "serve")
     going, done = {
-        SwitchStep.CHECKING: (f"checking what can fail, while {old} serves", "checked what can fail"),
-        SwitchStep.STOPPING: (f"stopping {old}; its containers are kept", f"{old} stopped; its containers are kept"),
-        SwitchStep.RELEASING: ("waiting for its memory to be back", "its memory is back"),
+        SwitchStep.CHECKING: (f"checking what can fail, while {old} {serve}", "checked what can fail"),
+        SwitchStep.STOPPING: (
+            f"stopping {old}; {its} containers are kept",
+            f"{old} stopped; {its} containers are kept",
+        ),
+        SwitchStep.RELEASING: (f"waiting for {its} memory to be free again", f"{its} memory is free again"),
         SwitchStep.STARTING: (f"starting {instance}", f"{instance} started"),
         SwitchStep.CLEARING: (f"removing the containers of {old}", f"the containers of {old} removed"),
         SwitchStep.DONE: ("done", "done"),
-        SwitchStep.UNDOING: (f"removing {instance}: saving its log, removing its containers",
-                             f"{instance} is removed: its log is saved, its containers are gone"),
+        SwitchStep.UNDOING: (
+            f"removing {instance}: saving its log, removing its containers",
+            f"{instance} is removed: its log is saved, its containers are gone",
+        ),
         SwitchStep.RESTORING: (f"starting {old} again", f"{old} started again"),
-        SwitchStep.RESTORED: (f"{old} serves again", f"{old} serves again"),
+        SwitchStep.RESTORED: (f"{old} {serve} again", f"{old} {serve} again"),
         SwitchStep.LEFT: (f"{instance} is left as it failed", f"{instance} is left as it failed"),
-    }[step]  # fmt: skip
+    }[step]
     return done if is_done else going
 
 
@@ -115,12 +121,12 @@ def get_memory_before_switch(change: NodeSwitchPlan, bars: Mapping[NodeName, Mem
     if change.total is None or change.available is None:
         return None
     free = max(0, min(change.total, change.available))
-    held = min(change.total - free, sum(one.held or 0 for one in change.tenants))
+    memory = min(change.total - free, sum(one.held or 0 for one in change.tenants))
     return MemoryBar(
         total=change.total,
         available=free,
-        gpu_processes=held,
-        other_used=change.total - free - held,
+        gpu_processes=memory,
+        other_used=change.total - free - memory,
         page_cache=0,
         free=free,
         swap_used=0,
@@ -157,8 +163,8 @@ _MAX_BAR_COLUMNS = 44
 
 
 def render_switch_plan(
-    plan: SwitchPlan, bars: Mapping[NodeName, MemoryBar], columns: int, *, has_begun: bool = False
-) -> list[TextRow]:  # fmt: skip
+    plan: SwitchPlan, bars: Mapping[NodeName, MemoryBar], columns: int, *, has_begun: bool
+) -> list[TextRow]:
     """Return every Spark of a plan before and after the switch; ``bars`` is its last known memory. Until the switch
     ``has_begun``, "before" is now."""
     make = _render_columns if columns >= SIDE_BY_SIDE_COLUMNS else _render_stacked
@@ -232,9 +238,11 @@ def _render_instance(one: SwitchContainer, columns: int, does: str) -> TextRow:
     whose = "" if one.ours else "  not sparkctl's"
     port = f"  :{one.port}" if one.port is not None and SwitchConflict.PORT in one.conflicts else ""
     left = make_row(
-        " " * _LABEL_COLUMNS, Span("- " if goes else "= ", TextStyle.ATTENTION if goes else TextStyle.LABEL),
-        sanitize_span(one.instance, TextStyle.TITLE), sanitize_span(f"{port}{rank}{whose}", TextStyle.LABEL),
-    )  # fmt: skip
+        " " * _LABEL_COLUMNS,
+        Span("- " if goes else "= ", TextStyle.ATTENTION if goes else TextStyle.LABEL),
+        sanitize_span(one.instance, TextStyle.TITLE),
+        sanitize_span(f"{port}{rank}{whose}", TextStyle.LABEL),
+    )
     right = make_row(
         Span(f"{format_gib(one.held)}  ", TextStyle.UNIT),
         Span(does, TextStyle.ATTENTION if goes else TextStyle.LABEL),

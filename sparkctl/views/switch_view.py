@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import dropwhile
 
 from sparkctl.model.events import CommandEnded, Outcome
 from sparkctl.model.finding import Severity
+from sparkctl.model.instance import InstanceView
 from sparkctl.model.node import NodeName
 from sparkctl.model.phase import Phase
 from sparkctl.model.sample import MemoryBar
@@ -17,7 +18,7 @@ from sparkctl.model.text.units import format_clock, format_duration, format_time
 from sparkctl.monitor.event_log import RecentLogLine
 from sparkctl.monitor.switch_progress import SwitchProgress
 from sparkctl.monitor.switch_progress import SwitchStepProgress as Taken
-from sparkctl.views.command_result_view import describe_command_result
+from sparkctl.views.event_log_view import describe_command_result
 from sparkctl.views.event_text import TRANSITION_PHASES
 from sparkctl.views.overview.startup_timeline_view import render_startup_progress
 from sparkctl.views.overview.tile_model import NodeTileModel, build_node_badges
@@ -35,7 +36,7 @@ from sparkctl.views.switch_plan_view import (
     render_sentences,
     render_switch_plan,
 )
-from sparkctl.views.text.charts import drop_least_important, expand_charts
+from sparkctl.views.text.charts import drop_least_important, expand_charts, make_block
 from sparkctl.views.text.frame_layout import draw_frame, pad_screen
 from sparkctl.views.text.line_wrap import find_command, wrap_text
 from sparkctl.views.text.styled_text import (
@@ -51,6 +52,7 @@ from sparkctl.views.text.styled_text import (
     pad_text,
     sanitize_span,
     scroll_rows,
+    truncate_row,
 )
 
 SWITCH_STEPS = (
@@ -59,9 +61,13 @@ SWITCH_STEPS = (
 ROLLBACK_STEPS = (SwitchStep.UNDOING, SwitchStep.RESTORING, SwitchStep.RESTORED)
 _FINAL_STEPS = (SwitchStep.DONE, SwitchStep.RESTORED, SwitchStep.LEFT)
 _STEP_DONE_WORDS = {
-    SwitchStep.CHECKING: "checked", SwitchStep.STOPPING: "stopped", SwitchStep.RELEASING: "released",
-    SwitchStep.STARTING: "started", SwitchStep.CLEARING: "cleared", SwitchStep.RESTORING: "restored",
-}  # fmt: skip
+    SwitchStep.CHECKING: "checked",
+    SwitchStep.STOPPING: "stopped",
+    SwitchStep.RELEASING: "released",
+    SwitchStep.STARTING: "started",
+    SwitchStep.CLEARING: "cleared",
+    SwitchStep.RESTORING: "restored",
+}
 _HANG_COLUMNS = 9  # indent of a step's text
 _MAX_PROOF_LINES = 3  # most log lines to show; the log has all
 _DONE_WORD_COLUMNS = 10  # width of the word for a finished step
@@ -88,14 +94,27 @@ class SwitchScreenModel:
     do_key: str | None = "enter"
     cautions: tuple[tuple[str, str | None], ...] = ()
     log: tuple[RecentLogLine, ...] = ()  # the last lines of what is being started
+    notices: tuple[tuple[str, TextStyle], ...] = ()  # what was said since the switch began, the latest last
 
 
 _BESIDE_MIN_COLUMNS, _BESIDE_MIN_LINES = 100, 20  # from this size on, memory stands beside the steps
+_MAX_NOTICE_LINES = 2
 _MIN_LOG_LINES = 4  # fewest useful rows of the log, frame included
 
 
 def render_switch(scene: SwitchScreenModel, columns: int, lines: int) -> ScrollPage:
-    """Return exactly ``lines`` rows; the rest is reached by scrolling."""
+    """Return exactly ``lines`` rows; the rest is reached by scrolling. The last of the notices has the lowest rows."""
+    rows = [
+        make_row(" ", *row)
+        for words, tone in scene.notices[-1:]
+        for row in wrap_text(words, max(20, columns - 2), tone)
+    ]
+    rows = [pad_row(row, columns) for row in rows[:_MAX_NOTICE_LINES]]
+    page = _render_page(scene, columns, lines - len(rows))
+    return replace(page, rows=(*page.rows, *rows))
+
+
+def _render_page(scene: SwitchScreenModel, columns: int, lines: int) -> ScrollPage:
     inner = max(20, columns - 2)
     progress = scene.progress
     is_running = progress is not None and not progress.is_over
@@ -149,13 +168,18 @@ def _render_running(progress: SwitchProgress, scene: SwitchScreenModel, columns:
 def _render_running_narrow(
     progress: SwitchProgress, scene: SwitchScreenModel, columns: int, lines: int
 ) -> list[TextRow]:
-    """Return the steps of a running switch, the memory of its Sparks below them, and the log; empty without room for a memory."""
-    rows = [make_row(" ", *one) for one in _render_steps(progress, scene, max(20, columns - 2))]
+    """Return the steps of a running switch in a row each, the memory of its Sparks with what starts or stops there, and the log;
+    empty without room for a memory."""
+    rows = [make_row(" ", *one) for one in _render_steps(progress, scene, max(20, columns - 2), is_folded=True)]
+    goes_on = {seen.name for seen, _ in _list_moving_instances(progress, scene)}
     nodes = () if progress.plan is None else progress.plan.nodes
-    seen = [scene.glances[name] for name in nodes if name in scene.glances][: (lines - len(rows)) // _MIN_BOX_LINES]
+    seen = [one for one in scene.glances.values() if one.name in goes_on or one.name in nodes]
+    left = lines - len(rows)
+    seen = sorted(seen, key=lambda one: one.name not in nodes)[: left // _MIN_BOX_LINES]
     if not seen:
         return []
-    rows += [row for one in seen for row in _render_memory_box(one, columns, _MIN_BOX_LINES)]
+    each = max(_MIN_BOX_LINES, min(_MAX_MEMORY_LINES, left // 2 // len(seen)))
+    rows += [row for one in seen for row in _render_memory_box(one, columns, each, progress, scene)]
     if (left := lines - len(rows)) >= _MIN_LOG_LINES:
         rows += _render_log(progress, scene, columns, left)
     return rows
@@ -165,15 +189,29 @@ _MIN_BOX_LINES, _MAX_MEMORY_LINES, _MAX_MEMORY_BOXES = 5, 10, 3
 _MIN_MEMORY_LINES, _MIN_MEMORY_COLUMNS = 6, 56
 
 
-def _render_memory_box(seen: NodeTileModel, columns: int, lines: int) -> list[TextRow]:
-    """Return the memory of a Spark in a frame: the bar, its legend and its curve."""
+def _render_memory_box(
+    seen: NodeTileModel,
+    columns: int,
+    lines: int,
+    progress: SwitchProgress | None = None,
+    scene: SwitchScreenModel | None = None,
+) -> list[TextRow]:
+    """Return the memory of a Spark in a frame: the bar, its legend, what starts or stops there in a switch, and its curve."""
     space = DrawArea(columns - 4)
     legend, curve = build_memory_legend(seen, space), build_memory_chart(seen, space)
-    parts = [build_memory_bar(seen, space), *([] if legend is None else [legend]), *([] if curve is None else [curve])]
+    parts = [build_memory_bar(seen, space), *([] if legend is None else [legend])]
+    moving = [] if progress is None or scene is None else _list_moving_instances(progress, scene)
+    names = [one.name for where, one in moving if where.name == seen.name]
+    for one in (one for where, one in moving if where.name == seen.name):
+        whole, *trail = render_startup_progress(one, seen, space)
+        parts += [*(make_block(1, row) for row in whole.rows[1:]), *trail] or [whole]  # the step has the time
+    parts += [] if curve is None else [curve]
     rows = drop_least_important(expand_charts(parts, lines - 2), lines - 2)
     badges = build_node_badges(seen)
     title = make_row(
-        sanitize_span(seen.name, TextStyle.TITLE), *(Span(f"  {one.sign} {one.word}", one.tone) for one in badges)
+        sanitize_span(seen.name, TextStyle.TITLE),
+        *(Span(f"  {one.sign} {one.word}", one.tone) for one in badges),
+        sanitize_span(f"  {', '.join(names)}" if names else "", TextStyle.LABEL),
     )
     return list(draw_frame(title, rows, columns, lines))
 
@@ -270,17 +308,27 @@ def _render_planned_steps(plan: SwitchPlan, columns: int) -> list[TextRow]:
     return [(), *rows]
 
 
-def _render_steps(progress: SwitchProgress, scene: SwitchScreenModel, columns: int) -> list[TextRow]:
+def _render_steps(
+    progress: SwitchProgress, scene: SwitchScreenModel, columns: int, *, is_folded: bool = False
+) -> list[TextRow]:
+    """Return the steps; if ``is_folded`` in a row each, those to come in one, without what starts and stops."""
     rows: list[TextRow] = []
     for at, one in enumerate(progress.steps):
         if at and one.step in _FINAL_STEPS and one.proofs and set(one.proofs) <= set(progress.steps[at - 1].proofs):
             continue  # the previous step has said so
         is_last = at == len(progress.steps) - 1
-        rows += _render_step(
-            one, progress, scene, columns, goes_on=is_last and one.ended is None and not progress.is_over
-        )
+        goes_on = is_last and one.ended is None and not progress.is_over
+        step = _render_step(one, progress, scene, columns, goes_on=goes_on)
+        if is_folded:
+            step = [
+                step[0] if len(step) == 1 else (*truncate_row(step[0], columns - 2, ""), Span(" …", TextStyle.LABEL))
+            ]
+        elif goes_on:
+            step += _render_live_progress(progress, scene, columns)
+        rows += step
     if not progress.is_over:
-        rows += [_render_pending_step(step, progress) for step in _list_pending_steps(progress)]
+        coming = _list_pending_steps(progress)
+        rows += [_render_pending_step(step, progress) for step in (coming[:1] if is_folded else coming)]
     return rows or ([] if progress.is_over else [make_row(Span("beginning ...", TextStyle.STALE))])
 
 
@@ -293,49 +341,57 @@ def _render_step(
     taken = "" if until is None or one.step in _FINAL_STEPS else format_clock(max(0.0, until - one.began))
     head, hang = make_row(Span(f"{sign} ", tone), Span(f"{taken:>5}  ", TextStyle.VALUE)), _HANG_COLUMNS
     several = len({proof.node for proof in one.proofs}) > 1
-    told = [
+    lines = [
         (f"{proof.node}: {proof.text}" if several and proof.node else proof.text, TextStyle.LABEL)
         for proof in one.proofs
     ]
-    if told and one.ended is not None and one.step in _STEP_DONE_WORDS:
+    if lines and one.ended is not None and one.step in _STEP_DONE_WORDS:
         head, hang = (
             make_row(*head, Span(f"{_STEP_DONE_WORDS[one.step]:<{_DONE_WORD_COLUMNS}}", TextStyle.PLAIN)),
             _HANG_COLUMNS + _DONE_WORD_COLUMNS,
         )
-    elif not told or one.step not in (SwitchStep.DONE, SwitchStep.RESTORED):  # the proof of the last step says it
+    elif not lines or one.step not in (SwitchStep.DONE, SwitchStep.RESTORED):  # the proof of the last step says it
         words = describe_step(one.step, progress, is_done=one.ended is not None)
-        told = (
-            told
-            if told and one.step in _FINAL_STEPS
-            else [(words, TextStyle.STRONG if goes_on else TextStyle.PLAIN), *told]
+        lines = (
+            lines
+            if lines and one.step in _FINAL_STEPS
+            else [(words, TextStyle.STRONG if goes_on else TextStyle.PLAIN), *lines]
         )
     rows: list[TextRow] = []
-    for words, kind in told:
+    for words, kind in lines:
         rows += wrap_text(words, columns, kind, head=make_row(" " * hang) if rows else head)
-    return rows + (_render_live_progress(progress, scene, columns) if goes_on else [])
+    return rows
 
 
 def _render_live_progress(progress: SwitchProgress, scene: SwitchScreenModel, columns: int) -> list[TextRow]:
     """Return the progress of the instances that this step stops or starts, on each Spark."""
-    old = () if progress.plan is None else progress.plan.stops
     rows: list[TextRow] = []
     space = DrawArea(max(24, columns - _HANG_COLUMNS))
-    for name, seen in scene.glances.items():
+    for seen, one in _list_moving_instances(progress, scene):
+        rows.append(make_row(" " * _HANG_COLUMNS, sanitize_span(f"{one.name} on {seen.name}", TextStyle.LABEL)))
+        rows += [
+            make_row(" " * _HANG_COLUMNS, *each)
+            for part in render_startup_progress(one, seen, space)
+            for each in part.rows
+        ]
+    return rows
+
+
+def _list_moving_instances(
+    progress: SwitchProgress, scene: SwitchScreenModel
+) -> list[tuple[NodeTileModel, InstanceView]]:
+    """Return what the current step stops or starts, each with its Spark."""
+    old, step = () if progress.plan is None else progress.plan.stops, progress.current_step
+    found = []
+    for seen in scene.glances.values():
         for one in seen.view.instances:
             stops = one.phase is Phase.STOPPING
-            is_new = (
-                progress.current_step is SwitchStep.STARTING and one.name in _list_new_names(progress) and not stops
-            )
-            is_old = progress.current_step is SwitchStep.RESTORING and one.name != progress.instance and not stops
-            goes = progress.current_step is SwitchStep.STOPPING and stops and (not old or one.name in old)
+            is_new = step is SwitchStep.STARTING and one.name in _list_new_names(progress) and not stops
+            is_old = step is SwitchStep.RESTORING and one.name != progress.instance and not stops
+            goes = step is SwitchStep.STOPPING and stops and (not old or one.name in old)
             if one.ours and one.phase in TRANSITION_PHASES and (is_new or is_old or goes):
-                rows.append(make_row(" " * _HANG_COLUMNS, sanitize_span(f"{one.name} on {name}", TextStyle.LABEL)))
-                rows += [
-                    make_row(" " * _HANG_COLUMNS, *each)
-                    for part in render_startup_progress(one, seen, space)
-                    for each in part.rows
-                ]
-    return rows
+                found.append((seen, one))
+    return found
 
 
 def _list_new_names(progress: SwitchProgress) -> tuple[str, ...]:
@@ -383,12 +439,12 @@ def _render_result(
     rows = _render_rollback(progress, scene, columns)
     has_story = end.verdict is not None
     if end.verdict is not None:
-        who = end.instance or progress.instance
-        rows += render_sentences(f"{who} failed: {end.verdict.summary}", columns, bad, TextStyle.BAD)
+        instance = end.instance or progress.instance
+        rows += render_sentences(f"{instance} failed: {end.verdict.summary}", columns, bad, TextStyle.BAD)
         for proof in end.verdict.evidence[:1]:
-            told = render_sentences(f"{proof.location}: {proof.text}", columns, " ", TextStyle.VALUE)
-            rows += told[:_MAX_PROOF_LINES]
-            if len(told) > _MAX_PROOF_LINES:
+            proof_rows = render_sentences(f"{proof.location}: {proof.text}", columns, " ", TextStyle.VALUE)
+            rows += proof_rows[:_MAX_PROOF_LINES]
+            if len(proof_rows) > _MAX_PROOF_LINES:
                 rows[-1] = (*rows[-1], Span(" …", TextStyle.LABEL))
         rows += render_hints(end.verdict.remedy, columns)
     if end.message is not None and not (has_story and progress.current_step is SwitchStep.RESTORED):
@@ -439,10 +495,10 @@ def render_unfinished_switch(
     shown = [
         span for key, does in keys for span in (Span(f"  {key}", TextStyle.KEY), Span(f" {does}", TextStyle.LABEL))
     ]
-    told = wrap_text(words, columns, TextStyle.ATTENTION, head=make_row(Span(f"{sign} ", TextStyle.ATTENTION)))
-    if len(told) > 1 and shown and measure_row(told[-1]) + measure_row(tuple(shown)) <= columns:
-        return (*told[:-1], (*told[-1], *shown))  # a narrow terminal has few lines
-    return (*told, tuple(shown)) if shown else tuple(told)
+    rows = wrap_text(words, columns, TextStyle.ATTENTION, head=make_row(Span(f"{sign} ", TextStyle.ATTENTION)))
+    if len(rows) > 1 and shown and measure_row(rows[-1]) + measure_row(tuple(shown)) <= columns:
+        return (*rows[:-1], (*rows[-1], *shown))  # a narrow terminal has few lines
+    return (*rows, tuple(shown)) if shown else tuple(rows)
 
 
 def describe_switch_journal(node: NodeName, view: SwitchJournalStatus) -> str:

@@ -112,19 +112,19 @@ def _list_position_cells(seen: DraftAcceptance) -> list[str]:
 
 def _format_bandwidth(one: InstanceView, seen: Bandwidth | None) -> list[str]:
     if seen is not None:
-        return ["reads " + words.format_bandwidth(seen)]
+        return ["bandwidth " + words.format_bandwidth(seen)]
     if one.per_step is None or one.per_step.weights is None:
-        return [f"reads {words.UNKNOWN}", "set model.weights in the profile"]
-    return [f"reads {words.UNKNOWN}", explain_missing_estimate(one.numbers, one.per_step)]
+        return [f"bandwidth {words.UNKNOWN}", "set model.weights in the profile"]
+    return [f"bandwidth {words.UNKNOWN}", explain_missing_estimate(one.numbers, one.per_step)]
 
 
 def _list_latency_cells(numbers: EngineMeter, drafts: bool) -> list[str]:
     cells = []
     if numbers.ttft is not None:
-        cells.append(f"first token {words.format_latency(numbers.ttft)}")
+        cells.append(f"TTFT {words.format_latency(numbers.ttft)}")
     if numbers.inter_token is not None:
         between = "steps" if drafts or numbers.acceptance is not None else "tokens"
-        cells.append(f"between {between} {words.format_latency(numbers.inter_token)}")
+        cells.append(f"ITL {words.format_latency(numbers.inter_token)} between {between}")
     return cells
 
 

@@ -8,7 +8,7 @@ import typing
 from sparkctl.model.events import Event
 from sparkctl.model.json_codec import decode_event, encode_event
 from sparkctl.model.switch_plan import SwitchJournal
-from sparkctl.node import switch_journal_codec
+from sparkctl.monitor import switch_journal_io
 from tests.golden.comparison import assert_golden
 from tests.golden.samples import make_samples
 from tests.golden.shapes import FREE_TEXT, shape_of, write_shape
@@ -36,7 +36,7 @@ def test_every_event_is_read_back() -> None:
 def test_journal_of_a_switch_is_unchanged() -> None:
     words: set[str] = set()
     lines = [
-        json.loads(switch_journal_codec.encode_switch_journal(one))
+        json.loads(switch_journal_io.encode_switch_journal(one))
         for one in make_samples(SwitchJournal, words)
         if isinstance(one, SwitchJournal)
     ]

@@ -127,10 +127,10 @@ async def test_a_stopped_probe_is_unknown_and_then_known_again(spark1: LabNode, 
         os.kill(pid, signal.SIGSTOP)
         await seen.until(lambda: any(one.state is NodeState.UNKNOWN for one in seen.states))
         assert re.fullmatch(r"no sample for \d+ s", seen.states[-1].detail or "")
-        told = len(seen.states)
+        result = len(seen.states)
         silent = len(seen.samples)
         await asyncio.sleep(2.0)
-        assert (len(seen.states), len(seen.samples)) == (told, silent), "said once, and no old sample again"
+        assert (len(seen.states), len(seen.samples)) == (result, silent), "said once, and no old sample again"
         os.kill(pid, signal.SIGCONT)
         await seen.more(2)
         assert seen.states[-1].state is NodeState.OK

@@ -89,9 +89,9 @@ def test_an_engine_s_process_that_lost_its_parent_is_named_with_what_it_holds(
     down = sparkctl("down", profile, "--node", "spark1", "--json")
     assert_ended(down, 5, "unhealthy")
     assert list_containers(clean) == []
-    ((who, held),) = get_release(down)["holders"]
-    assert who == f"process {pid} (VLLM::EngineCore 600), which belongs to no container"
-    assert 11 << 30 <= held < 12 << 30
+    ((caller, memory),) = get_release(down)["holders"]
+    assert caller == f"process {pid} (VLLM::EngineCore 600), which belongs to no container"
+    assert 11 << 30 <= memory < 12 << 30
     assert f"on spark1: sudo kill {pid}" in join_warnings(down)
     assert clean.pids("VLLM::EngineCore"), "it was named, not killed"
 

@@ -118,8 +118,8 @@ def find_serving_model(lab: Lab) -> str:
 
 def list_steps(ran: Ran, proved: bool = True) -> list[str]:
     """Return the steps that were begun, or proved."""
-    told = [event for event in ran.events if event["event"] == "switch"]
-    return [event["step"] for event in told if (event.get("proof") is not None) is proved]
+    result = [event for event in ran.events if event["event"] == "switch"]
+    return [event["step"] for event in result if (event.get("proof") is not None) is proved]
 
 
 def test_the_story_two_sparks_to_one_and_the_other_one_free(

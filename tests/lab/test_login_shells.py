@@ -61,8 +61,10 @@ def test_every_verb_and_the_lock_and_the_guard(shell: str, spark1: LabNode, spar
     up.interrupt()
     ran = up.end()
     assert_ended(ran, 130, "interrupted")
-    told = [event["message"] for event in ran.events if event["event"] == "warning"]
-    assert not [words for words in told if re.search(r"guard|\block\b|probe|python|busy", words, re.IGNORECASE)], told
+    result = [event["message"] for event in ran.events if event["event"] == "warning"]
+    assert not [words for words in result if re.search(r"guard|\block\b|probe|python|busy", words, re.IGNORECASE)], (
+        result
+    )
     top = sparkctl("top", "--once", "--json", "--node", "spark1")
     assert top.code == 0, top
     assert '"uptime"' in top.out
@@ -121,8 +123,8 @@ def test_what_another_user_puts_in_the_way_of_the_lock(
         up.interrupt()
         ran = up.end()
         assert_ended(ran, 130, "interrupted")
-        told = [event["message"] for event in ran.events if event["event"] == "warning"]
-        assert any("/tmp/sparkctl.lock" in words and "nobody" in words for words in told) is (kind != "touch"), told
+        result = [event["message"] for event in ran.events if event["event"] == "warning"]
+        assert any("/tmp/sparkctl.lock" in words and "nobody" in words for words in result) is (kind != "touch"), result
         assert spark1.sh("cat", f"/home/{USER}/.ssh/authorized_keys") == keys
     finally:
         spark1.sh("rm", "-rf", "/tmp/sparkctl.lock")
@@ -152,5 +154,5 @@ def test_our_own_lock_is_known_after_a_break_though_its_old_file_is_roots(
     ran = up.end()
     spark1.sh("rm", "-f", "/tmp/sparkctl.lock")
     assert_ended(ran, 0, "ready")
-    told = [event["message"] for event in ran.events if event["event"] == "warning"]
-    assert not any("somebody" in words or "lock" in words for words in told), told
+    result = [event["message"] for event in ran.events if event["event"] == "warning"]
+    assert not any("somebody" in words or "lock" in words for words in result), result

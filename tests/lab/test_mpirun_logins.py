@@ -47,10 +47,10 @@ def test_with_keys_a_dry_run_shows_what_is_mounted(sparkctl: Sparkctl) -> None:
 @pytest.mark.usefixtures("keys")
 def test_a_worker_without_the_list_of_keys_is_refused(spark2: LabNode, sparkctl: Sparkctl) -> None:
     # It may be elsewhere for the node's own sshd; the container's is given this one.
-    held = "/home/milo/.ssh/authorized_keys"
-    spark2.sh("cp", held, f"{held}2")
-    spark2.sh("chown", "milo:", f"{held}2")
-    spark2.sh("rm", held)
+    path = "/home/milo/.ssh/authorized_keys"
+    spark2.sh("cp", path, f"{path}2")
+    spark2.sh("chown", "milo:", f"{path}2")
+    spark2.sh("rm", path)
     try:
         ran = sparkctl(
             "up", write_two_node_profile(sparkctl, engine="trtllm", args={"tp_size": 2}), "--dry-run", "--json"
@@ -58,4 +58,4 @@ def test_a_worker_without_the_list_of_keys_is_refused(spark2: LabNode, sparkctl:
         assert_ended(ran, 6, "refused")
         assert "milo on spark2 has no ~/.ssh/authorized_keys" in ran.result["message"]
     finally:
-        spark2.sh("mv", f"{held}2", held)
+        spark2.sh("mv", f"{path}2", path)

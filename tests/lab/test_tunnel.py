@@ -44,10 +44,10 @@ def test_a_cut_link_comes_back_by_itself(spark1: LabNode, sparkctl: Sparkctl, fa
 def test_a_server_that_everybody_reaches_without_a_key_is_told(spark1: LabNode, sparkctl: Sparkctl) -> None:
     assert sparkctl("up", sparkctl.profile(), "--node", "spark1").code == 0
     ran = sparkctl("doctor", "--json")
-    told = [event for event in ran.events if event.get("check") == "open-server"]
-    assert [(one["node"], one["severity"]) for one in told] == [("spark1", "note")]
-    assert f"http://{spark1.address}:" in told[0]["message"]
-    spark1.sh("iptables", "-I", "INPUT", "-p", "tcp", "--dport", told[0]["message"].rpartition(":")[2].partition("/")[0],
+    result = [event for event in ran.events if event.get("check") == "open-server"]
+    assert [(one["node"], one["severity"]) for one in result] == [("spark1", "note")]
+    assert f"http://{spark1.address}:" in result[0]["message"]
+    spark1.sh("iptables", "-I", "INPUT", "-p", "tcp", "--dport", result[0]["message"].rpartition(":")[2].partition("/")[0],
               "!", "-i", "lo", "-j", "REJECT")  # fmt: skip
     try:
         assert "open-server" not in sparkctl("doctor", "--json").out

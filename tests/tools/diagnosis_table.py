@@ -125,8 +125,8 @@ _GROUPS: tuple[tuple[str, Callable[[JudgedLog], str]], ...] = (
 )
 
 
-def _split_causes(told: object) -> tuple[str, ...]:
-    words = told.split(",") if isinstance(told, str) else told if isinstance(told, list) else []
+def _split_causes(result: object) -> tuple[str, ...]:
+    words = result.split(",") if isinstance(result, str) else result if isinstance(result, list) else []
     return tuple(str(word) for word in words if word)
 
 

@@ -152,7 +152,7 @@ def test_what_only_prints_is_a_line_of_the_panel_and_what_changes_is_not() -> No
     with pytest.raises(InvalidInput) as refused:
         grammar.parse_request(["init"])
     assert {"status", "top", "models", "images", "endpoints", "check", "guard"} <= set(
-        str(refused.value.hint).removeprefix("here: ").split(", ")
+        str(refused.value.hint).removeprefix("the panel knows: ").split(", ")
     )
 
 

@@ -226,8 +226,9 @@ LINES = [
     (["up", "qwen"], "no profile is called `qwen`; did you mean"),
     (["up", "qwen36", "--node", "nowhere"], "no node is called `nowhere`"),
     (["down"], "name an instance, or use --all"),
-    (["upp"], "unknown command: upp; did you mean `up`?"),
-    (["init"], "`init` is for the command line"),
+    (["upp"], "no command `upp`; did you mean `up`?"),
+    (["init"], "no command `init` in the panel; in a shell: sparkctl init"),
+    (["exec", "qwen36", "ls", "-l"], "no command `exec` in the panel; in a shell: sparkctl exec qwen36 ls -l"),
     (["up", "qwen36", "--json"], "--json is for the command line"),
 ]
 
@@ -242,6 +243,19 @@ async def test_a_wrong_line_is_told_as_the_command_line_tells_it(
     with pytest.raises(InvalidInput) as caught:
         Grammar(sparkctl_command).parse_request(words)
     assert said in caught.value.message
+
+
+async def test_r_asks_before_it_restarts_what_runs_on_the_overview_and_on_its_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with SimulatedSparks("two-stacks") as sparks, open_demo_panel(sparks, tmp_path, monkeypatch) as pilot:
+        await wait_for_text(pilot, lambda text: text.count("● ready") == 2)
+        for _ in range(2):
+            await pilot.press("R")
+            await wait_for_text(pilot, "Restart qwen36-ngram on spark1?")
+            await pilot.press("escape", "enter")
+            await wait_for_text(pilot, "› qwen36-ngram")
+        assert sparks.docker["spark1"].running
 
 
 async def test_quitting_ends_the_watching_and_says_what_goes_on(
@@ -340,12 +354,12 @@ async def test_a_pause_holds_the_picture_and_not_the_store(tmp_path: Path, monke
                 pilot, lambda text, place=place: place in text.splitlines()[0] and "being read" not in text
             )
             await pilot.press("space")
-            held = await wait_for_text(pilot, "paused")
+            paused = await wait_for_text(pilot, "paused")
             await pilot.pause(2.0)
             panel_of(pilot).repaint_front_screen()  # as after a key
-            assert read_screen(pilot) == held
+            assert read_screen(pilot) == paused
             await pilot.press("space")
-            await wait_for_text(pilot, lambda text, held=held: "paused" not in text and text != held)
+            await wait_for_text(pilot, lambda text, paused=paused: "paused" not in text and text != paused)
             await pilot.press(*(["escape"] if key else []))
         await pilot.press("p")
         await wait_for_text(pilot, "› profiles")
@@ -481,7 +495,7 @@ async def test_a_refused_start_says_why_until_a_key_and_is_among_what_happened(
 
 
 REFUSED = [
-    ("upp qwen36", "unknown command: upp; did you mean `up`?"),
+    ("upp qwen36", "no command `upp`; did you mean `up`?"),
     ("up qwen36 --node nowhere", "no node is called `nowhere`"),
     ("up 'qwen36", "cannot read this line: No closing quotation"),
 ]

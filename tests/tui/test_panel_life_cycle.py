@@ -293,22 +293,22 @@ async def test_plain_goes_on_without_a_spark_whose_identity_is_gone(
         assert second.identity is not None
         key = tmp_path / "key"
         nodes = (first, replace(second, identity=str(key)))
-        told: list[str] = []
+        lines: list[str] = []
         teller = ChangeReporter()
         async with (
             asyncio.timeout(PATIENCE),
             aclosing(
                 watch_load_views(CommandContext(history=OperationHistory(tmp_path / "state"), operator="tester"), nodes)
-            ) as looks,
+            ) as count,
         ):
-            async for one, other in looks:
-                told += teller.describe_changes(other)
-                if one.state is NodeState.OK and told and not key.exists():
+            async for one, other in count:
+                lines += teller.describe_changes(other)
+                if one.state is NodeState.OK and lines and not key.exists():
                     put_back(key, second.identity)
                 if other.state is NodeState.OK:
                     break
-        assert "cannot be read" in told[0]
-        assert any("answers" in each for each in told)
+        assert "cannot be read" in lines[0]
+        assert any("answers" in each for each in lines)
 
 
 async def test_without_colours_nothing_on_the_screen_has_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,10 +19,9 @@ from sparkctl.model.json_codec import to_json_data
 from sparkctl.model.node import NodeName
 from sparkctl.model.switch_plan import JournalPresence, SwitchJournal, SwitchStep
 from sparkctl.monitor import guard_client
-from sparkctl.monitor.switch_journal_io import build_journal_view
+from sparkctl.monitor.switch_journal_io import build_journal_view, decode_switch_journal, encode_switch_journal
 from sparkctl.node.guard.kill_requests import ReceiptStore
 from sparkctl.node.node_inspection import JournalFile
-from sparkctl.node.switch_journal_codec import decode_switch_journal, encode_switch_journal
 
 NODE = NodeName("spark1")
 JOURNAL = SwitchJournal(

@@ -12,10 +12,10 @@ MAX_POSITIONAL_FIELDS = 4
 
 
 def count_fields(node: ast.ClassDef) -> int:
-    """Return how many of a dataclass's own fields its constructor takes."""
-    fields = [
-        one for one in node.body if isinstance(one, ast.AnnAssign) and "ClassVar" not in ast.unparse(one.annotation)
-    ]
+    """Return how many of a dataclass's own fields its constructor takes by position: those before ``KW_ONLY``."""
+    annotated = [one for one in node.body if isinstance(one, ast.AnnAssign)]
+    marker = next((at for at, one in enumerate(annotated) if ast.unparse(one.annotation) == "KW_ONLY"), None)
+    fields = [one for one in annotated[:marker] if "ClassVar" not in ast.unparse(one.annotation)]
     return sum(one.value is None or "init=False" not in ast.unparse(one.value) for one in fields)
 
 
@@ -44,6 +44,8 @@ def test_the_rule_sees_a_dataclass_that_breaks_it() -> None:
     assert find_positional_dataclasses(f"@dataclass(frozen=True)\nclass A:\n{five}") == ["A"]
     assert find_positional_dataclasses(f"@dataclasses.dataclass\nclass A:\n{five}") == ["A"]
     assert find_positional_dataclasses(f"@dataclass(kw_only=True)\nclass A:\n{five}") == []
+    assert find_positional_dataclasses(f"@dataclass\nclass A:\n    a: int\n    _: KW_ONLY\n{five}") == []
+    assert find_positional_dataclasses(f"@dataclass\nclass A:\n{five}    _: KW_ONLY\n") == ["A"]
     assert (
         find_positional_dataclasses(f"@dataclass\nclass A:\n{five}".replace("f4: int", "f4: ClassVar[int] = 0")) == []
     )

@@ -27,7 +27,7 @@ import sparkctl
 from sparkctl.engines import engine_names
 from sparkctl.engines.log_rules import LogRules
 from sparkctl.engines.traps import load_traps
-from sparkctl.node.kernel_log_decoder import load_kernel_rules
+from sparkctl.monitor.kernel_log import load_kernel_rules
 from tests.unit.slow_pattern_texts import hostile_pieces
 
 ROOT = Path(sparkctl.__file__).parent
@@ -51,8 +51,7 @@ MADE_ELSEWHERE = {
     "profiles/env_references.py": "an escaped character before a constant that is timed",
     "monitor/activity.py": "an escaped name between constants",
     "monitor/findings/node_settings.py": "versions of the traps: timed below",
-    "monitor/kernel_log.py": "versions of the traps: timed below",
-    "node/kernel_log_decoder.py": "lines of kernel_events.json: timed below",
+    "monitor/kernel_log.py": "versions of the traps, lines of kernel_events.json: timed below",
     "tui/panel.py": "an escaped name between constants",
 }
 WHOLE = bool(os.environ.get("SPARKCTL_LAB_ALL"))  # 64 KiB and 1 MiB take minutes: by hand and nightly

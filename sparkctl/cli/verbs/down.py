@@ -60,7 +60,8 @@ def down_command(
     sparkctl down qwen36 --kill            without a grace period
 
     Models that were started only for it (`needs` in its profile) are stopped after it. A model over several Sparks is
-    stopped on all of them. Only what sparkctl started is stopped. It is not an error if the instance does not run.
+    stopped on all of them. Only what sparkctl started is stopped. Where one name was started on several Sparks, --node says
+    which one to stop. It is not an error if the instance does not run.
 
     Exit 3: a node does not answer. Its instance is not reported as stopped; the next `up`, `down`, `free` or `switch`
     that reaches the node stops it. Exit 5: something is left behind; the message names what holds it.

@@ -512,10 +512,10 @@ def check_command(files: tuple[str, ...], engine_version: str | None, fix: bool,
     from sparkctl.cli import stderr, stdout
     from sparkctl.engines.lint import LintSeverity
     from sparkctl.errors import ExitCode, InvalidInput
-    from sparkctl.profiles import profile_lint
     from sparkctl.profiles.field_types import normalize_version
-    from sparkctl.profiles.profile_edit import apply_lint_fixes
+    from sparkctl.profiles.profile_editor import fix_profile_file
     from sparkctl.profiles.profile_library import ProfileLibrary
+    from sparkctl.profiles.profile_lint import lint_profile_file
     from sparkctl.views.profiles.lint_view import build_lint_json, format_lint
 
     try:
@@ -525,11 +525,11 @@ def check_command(files: tuple[str, ...], engine_version: str | None, fix: bool,
     library, checked = ProfileLibrary(), []
     fixed: list[LintDiagnostic] = []
     for file in files:
-        path = _find_writable_file(library, file) if fix else _find_file(library, file)
-        found = profile_lint.lint_profile_file(library, path, version)
-        if fix and (mended := apply_lint_fixes(path, found.diagnostics)):
-            fixed += mended
-            found = profile_lint.lint_profile_file(library, path, version)
+        if fix:
+            found, done = fix_profile_file(library, _find_writable_file(library, file), version)
+            fixed += done
+        else:
+            found = lint_profile_file(library, _find_file(library, file), version)
         checked.append((file, found))
     if as_json:
         stdout.print_json(build_lint_json(checked, fixed))

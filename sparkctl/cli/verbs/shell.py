@@ -60,7 +60,7 @@ def shell_command(target: str, words: tuple[str, ...], node: str | None) -> int:
     import os
 
     from sparkctl.config import load_config
-    from sparkctl.transport.ssh.ssh_argv import build_container_command, build_ssh_command
+    from sparkctl.transport.node_connection import build_container_command, build_ssh_command
 
     known = load_config().nodes
     here = next((one for one in known if one.name == target), None)
@@ -126,7 +126,7 @@ def exec_command(node: str | None, instance: str, words: tuple[str, ...]) -> int
 
 
 def _run_in_container(node: Node, container: str, words: Sequence[str]) -> int:
-    from sparkctl.transport.ssh.ssh_argv import build_container_command
+    from sparkctl.transport.node_connection import build_container_command
 
     is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
     return run_program(build_container_command(node, container, words, is_terminal=is_terminal))
@@ -147,7 +147,7 @@ def find_container(instance: str, node: str | None, known: Sequence[str] = ()) -
 
 def run_program(words: Sequence[str]) -> int:
     """Run a program in this terminal and return its exit status, by the rule of shells; Ctrl-C is its own."""
-    from sparkctl.transport.ssh.ssh_argv import suggest_install
+    from sparkctl.transport.node_connection import suggest_install
 
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:

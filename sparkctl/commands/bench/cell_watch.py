@@ -15,7 +15,7 @@ from sparkctl.model.engine_metrics import DraftAcceptance, EngineMetrics, MeterS
 from sparkctl.model.events import SampleArrived
 from sparkctl.model.sample import Gpu, Sample
 from sparkctl.monitor.engine_probe import QueryMarkerSupport, request_engine
-from sparkctl.monitor.findings.gpu_detectors import THERMAL_REASONS
+from sparkctl.monitor.findings.host_detectors import THERMAL_REASONS
 from sparkctl.monitor.meters.bandwidth import BandwidthLimit, DecodeStepReads, estimate_bandwidth, get_bandwidth_limit
 from sparkctl.monitor.meters.engine_meters import LogMeter, StatsLineWindow
 from sparkctl.monitor.meters.metrics_window import MetricsInterval, MetricsReading, MetricsWindow, has_restarted

@@ -101,12 +101,12 @@ class ChatStreamReader:
     def build_answer(self) -> StreamedAnswer:
         first, last = self._first, self._last
         details = self._usage.get("completion_tokens_details")
-        told = {**(details if isinstance(details, dict) else {}), **self._usage}
-        drafts = {name: _get_count(told, own) for name, own in _USAGE_DRAFTS.items()}
+        usage = {**(details if isinstance(details, dict) else {}), **self._usage}
+        drafts = {name: _get_count(usage, own) for name, own in _USAGE_DRAFTS.items()}
         if isinstance(self._drafts, dict) and self._drafts:
             drafts = {name: _get_count(self._drafts, own) for name, own in _METRICS_DRAFTS.items()}
         return StreamedAnswer(
-            tokens=_get_count(told, "completion_tokens"),
+            tokens=_get_count(usage, "completion_tokens"),
             ttft=None if first is None else first - self._began,
             seconds=None if first is None or last is None else last - first,
             has_thought=self.has_thought,
@@ -114,8 +114,8 @@ class ChatStreamReader:
         )
 
 
-def _get_count(told: Mapping[str, Any], name: str) -> int | None:
-    value = told.get(name)
+def _get_count(usage: Mapping[str, Any], name: str) -> int | None:
+    value = usage.get(name)
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 

@@ -473,8 +473,8 @@ async def _read_engine_version(target: BenchTarget) -> str | None:
         answer = await request_engine(
             target.session.link, target.port, "GET", path, headers=target.auth_headers, timeout=_VERSION_SECONDS
         )
-        told = (load_json_map(answer.body.decode("utf-8", "replace")) or {}) if answer.is_success else {}
-        if isinstance(value := told.get(field_name), str):
+        body = (load_json_map(answer.body.decode("utf-8", "replace")) or {}) if answer.is_success else {}
+        if isinstance(value := body.get(field_name), str):
             return truncate_text(sanitize_line(value), _MAX_VERSION_CHARS) or None
     return None
 
@@ -578,7 +578,7 @@ def describe_setup(
 
     What the node itself tells comes from there: another operator may have started it, and this machine's history knows nothing of it.
     """
-    container, model, who = target.container, target.model, target.identity
+    container, model, identity = target.container, target.model, target.identity
     start = ctx.history.find_start_of(request.instance, container.id)
     share = None if start is None else next(iter(start.shares), None)
     words = CommandFlags(target.run.command, target.run.entrypoint)
@@ -589,7 +589,7 @@ def describe_setup(
         text=None if start is None else start.text, engine=target.engine.name,
         engine_version=target.version or (None if share is None else share.engine_version), image=container.image,
         image_digest=container.image_id or (None if share is None else share.image_digest),
-        driver=(who.driver or None) if who is not None else None, kernel=(who.kernel or None) if who is not None else None,
+        driver=(identity.driver or None) if identity is not None else None, kernel=(identity.kernel or None) if identity is not None else None,
         served=None if model is None else model.name,
         context=None if model is None else model.context, generator=generator,
         book=book, runs=runs,
@@ -751,9 +751,9 @@ class RunBenches(Request):
         if self.estimate is not None:
             takes = f"It takes about {format_duration(self.estimate)}, by the last benchmark."
         words = f"{each} {takes} Requests of others wait meanwhile, and disturb the figures. What was measured is kept whenever you stop it."
-        told = ((question, SentenceTone.STRONG),), ((words, SentenceTone.PLAIN),)
+        sentences = ((question, SentenceTone.STRONG),), ((words, SentenceTone.PLAIN),)
         return Preview(
-            sections=(*told, *describe_unreachable(now, self.named_nodes)),
+            sections=(*sentences, *describe_unreachable(now, self.named_nodes)),
             is_required=True,
             title="bench",
             accept="measure",

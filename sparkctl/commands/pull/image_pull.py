@@ -133,8 +133,8 @@ async def pull_image(
     except NodeError as lost:
         raise type(lost)(node, f"{lost.message}{layers.describe_missing()}", lost.hint) from lost
     except DockerError as error:
-        told = explain_pull_error(error, name, node, machine)
-        raise type(told)(node, f"{told.message}{layers.describe_missing()}", told.hint) from error
+        explained = explain_pull_error(error, name, node, machine)
+        raise type(explained)(node, f"{explained.message}{layers.describe_missing()}", explained.hint) from error
     image = await session.docker.inspect_image(name)
     if image is None:
         raise DockerError(
@@ -331,13 +331,13 @@ async def build_image(
     node, packed = session.node.name, build.source if isinstance(build.source, BuildContext) else None
     size = packed.size if packed is not None else 0
     words = ["sh", "-c", _BUILD, "sparkctl-build", str(size), *build.list_words()]
-    held = await session.link.start_process(words)
+    process = await session.link.start_process(words)
     last: deque[str] = deque(maxlen=6)
     ended: str | None = None
     count = 0
     try:
-        async with run_in_background(*([_send_context(held, packed, progress)] if packed is not None else [])):
-            while data := await held.readline():
+        async with run_in_background(*([_send_context(process, packed, progress)] if packed is not None else [])):
+            while data := await process.readline():
                 line = sanitize_line(data.decode("utf-8", "replace").rstrip())
                 if line.startswith(_ENDED):
                     ended = line.removeprefix(_ENDED)
@@ -348,7 +348,7 @@ async def build_image(
                 match, count = _STEP.match(line), count + 1
                 report(count, line, None if match is None else Step("build", done=int(match[1]), total=int(match[2])))
     finally:
-        await held.release()
+        await process.release()
     if ended is None:
         raise NodeError(node, f"the build of {build.image} on {node} broke off", "repeat the command to build it again")
     image = await session.docker.inspect_image(build.image) if ended == "0" else None
@@ -358,10 +358,10 @@ async def build_image(
     return f"the image {build.image} was built on {node} ({shorten_id(image.id)}) from {build.origin[:100]}"
 
 
-async def _send_context(held: RemoteProcess, packed: BuildContext, progress: TransferReporter) -> None:
+async def _send_context(process: RemoteProcess, packed: BuildContext, progress: TransferReporter) -> None:
     progress.begin_item("build context", packed.size)
     sent = 0
     while part := packed.archive.read(_CHUNK_BYTES):
-        await held.write(part)
+        await process.write(part)
         sent += len(part)
         progress.report_progress(sent, is_last=sent >= packed.size)

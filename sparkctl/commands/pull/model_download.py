@@ -335,14 +335,14 @@ async def _watch_on_node(session: NodeSession, wanted: ModelDownload, progress: 
     last: dict[str, Any] = {}
     words: deque[str] = deque(maxlen=3)
     progress.begin_item(wanted.title, None)
-    held = await session.link.start_process(["sh", "-c", _FOLLOW_ON_NODE, "sparkctl-follow", wanted.node_folder])
+    process = await session.link.start_process(["sh", "-c", _FOLLOW_ON_NODE, "sparkctl-follow", wanted.node_folder])
     try:
-        while line := await held.readline():
+        while line := await process.readline():
             last = _take_line(line.decode("utf-8", "replace").strip(), words, progress) or last
     except NodeError as error:
         raise _explain_lost_watch(error) from error
     finally:
-        await held.release()
+        await process.release()
     if not last and await _read_origin_on_node(session, wanted) is not None:
         raise _explain_lost_watch(NodeError(session.node.name, "the log of the download ended", None))
     await session.run(
@@ -368,8 +368,8 @@ async def _find_running_download(session: NodeSession, wanted: ModelDownload) ->
     while (container := await find_download(session, wanted)) is not None:
         if container.state is not ContainerState.CREATED or waited >= _START_SECONDS:
             break
-        who = (await session.read_node("identity")).identity
-        if who is not None and who.clock is not None and who.clock - container.created > _START_SECONDS:
+        identity = (await session.read_node("identity")).identity
+        if identity is not None and identity.clock is not None and identity.clock - container.created > _START_SECONDS:
             break
         await session.clock.sleep(1.0)
         waited += 1.0

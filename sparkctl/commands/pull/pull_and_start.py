@@ -23,19 +23,19 @@ from sparkctl.model.questions import NonInteractivePrompter, PullQuestion
 async def start_or_pull(ctx: CommandContext, request: StartInstance) -> AsyncGenerator[Event, None]:
     """Yield the events of a start. If it is refused because something is missing, ask whether to get that first."""
     missing: list[tuple[str, MissingPart]] = []  # with the profile of each
-    held: list[PartsMissing] = []  # the question that follows names them with their sizes, and so does the pull
+    withheld: list[PartsMissing] = []  # the question that follows names them with their sizes, and so does the pull
     if not request.pull:
         async with aclosing(_start(ctx, request)) as events:
             async for event in events:
                 if isinstance(event, PartsMissing):
                     missing += ((event.instance, part) for part in event.parts)
-                    held.append(event)
+                    withheld.append(event)
                     continue
                 is_refused = isinstance(event, CommandEnded) and event.exit_code == ExitCode.REFUSED
                 is_asked = is_refused and _can_ask(ctx, request, missing)
-                for one in () if is_asked else held:
+                for one in () if is_asked else withheld:
                     yield one
-                held.clear()
+                withheld.clear()
                 if is_asked and isinstance(event, CommandEnded):
                     try:
                         if await ctx.interrupt.run_interruptible(

@@ -434,8 +434,8 @@ class ProfilePuller:
                 self._ctx, replace(self._request.to_start_request(), nodes=(node,)), [session]
             )
             places = list_checkpoint_paths(self._request.profile, launch.alone)
-            look = await session.read_node("identity", *(f"model={place}" for place in places))
-        for part in find_missing_models(self._request.profile, launch.alone, look.models):
+            inspection = await session.read_node("identity", *(f"model={place}" for place in places))
+        for part in find_missing_models(self._request.profile, launch.alone, inspection.models):
             if part.kind in kinds:
                 raise OperationRefused(
                     f"{part.state_words} on {node.name}, so it cannot come from there",
@@ -510,10 +510,10 @@ class ProfilePuller:
         for session in self._sessions:
             if session.node.name not in names:
                 continue
-            look, containers = await gather_or_cancel(
+            inspection, containers = await gather_or_cancel(
                 session.read_node("memory", "processes", "gpu"), session.docker.list_containers()
             )
-            loading = await find_loading_containers(session, look, containers)
+            loading = await find_loading_containers(session, inspection, containers)
             for one in containers:
                 if one.id in loading:
                     raise OperationRefused(

@@ -183,14 +183,14 @@ class NodeSetup:
 
     async def set_up(self, stack: AsyncExitStack) -> tuple[Outcome, str]:
         """Plan, show, ask and change; return how it ended."""
-        looks = await self._look()
-        state = plan_setup(looks, self._request.nodes)
+        inspections = await self._look()
+        state = plan_setup(inspections, self._request.nodes)
         if self._request.ssh_profile is not None:
-            await self._plan_ssh(state, looks)
+            await self._plan_ssh(state, inspections)
         for node, words, hint in state.notes:
             self._warn(node, words, hint)
-        for node, look in looks.items():
-            fine = (*list_fine_parts(look), *state.fine)
+        for node, inspection in inspections.items():
+            fine = (*list_fine_parts(inspection), *state.fine)
             self._emit(SetupPlanned(self._ctx.clock.unix_time(), node, state.steps.get(node, ()), fine))
         if not state.steps:
             return Outcome.DONE, "nothing to do"
@@ -198,7 +198,7 @@ class NodeSetup:
             return Outcome.PLANNED, "nothing was changed; without --dry-run these changes are made"
         await self._confirm(state.steps)
         # The files are root's: only now it is known what is in them.
-        seen = await self._correct(state.steps, looks)
+        seen = await self._correct(state.steps, inspections)
         if seen != state.steps:
             self._show({node: steps for node, steps in seen.items() if steps != state.steps[node]})
             if self._request.is_confirmed:
@@ -212,7 +212,7 @@ class NodeSetup:
         for node, steps in state.steps.items():
             for step in steps:
                 if step.kind not in (SetupStepKind.CABLE, SetupStepKind.SSH):
-                    await self._apply(node, step, looks[node])
+                    await self._apply(node, step, inspections[node])
         if state.ends:
             await self._apply_cable(state)
         if state.sides:
@@ -223,9 +223,9 @@ class NodeSetup:
         """Take back what was written, on each node all of it or nothing."""
         plans: Steps = {}
         todo: list[tuple[RootShell, list[str]]] = []  # the calls of each shell
-        looks = await self._look()
+        inspections = await self._look()
         for node, shell in self._shells.items():
-            seen = looks[node].setup
+            seen = inspections[node].setup
             shells = [self._user_shells[node]] if seen is None or seen.has_own_state else []
             shells += [shell] if seen is None or seen.has_state else []
             for one in shells:
@@ -269,8 +269,8 @@ class NodeSetup:
             stack.push_async_callback(lock.release)
 
     async def _look(self) -> dict[NodeName, NodeInspection]:
-        looks = await gather_or_cancel(*(session.read_node(*_SECTIONS) for session in self._sessions.values()))
-        return dict(zip(self._sessions, looks, strict=True))
+        inspections = await gather_or_cancel(*(session.read_node(*_SECTIONS) for session in self._sessions.values()))
+        return dict(zip(self._sessions, inspections, strict=True))
 
     def _show(self, steps: Steps) -> None:
         for node, its in steps.items():
@@ -290,7 +290,7 @@ class NodeSetup:
         if not await self._ctx.prompter.ask_yes_no(question):
             raise OperationRefused("not confirmed: nothing was changed", "to skip the question: --yes")
 
-    async def _correct(self, steps: Steps, looks: Mapping[NodeName, NodeInspection]) -> Steps:
+    async def _correct(self, steps: Steps, inspections: Mapping[NodeName, NodeInspection]) -> Steps:
         """Return the steps with the files as root sees them."""
         found: Steps = {}
         for node, its in steps.items():
@@ -299,15 +299,15 @@ class NodeSetup:
             paths = sorted({change.path for step in roots for change in step.changes} - {GROUP_FILE})
             files = (await self._shells[node].run(call("show", *paths))).files if roots else {}
             found[node] = tuple(
-                correct_before(step, files, _get_user(looks[node])) if step in roots else step for step in its
+                correct_before(step, files, _get_user(inspections[node])) if step in roots else step for step in its
             )
         return found
 
-    async def _apply(self, node: NodeName, step: SetupStep, look: NodeInspection) -> None:
+    async def _apply(self, node: NodeName, step: SetupStep, inspection: NodeInspection) -> None:
         """Do one step that is not the cable's, and look whether it helped."""
         calls = [_format_put(one) for one in step.changes if one.path != GROUP_FILE]
         if step.kind is SetupStepKind.DOCKER_GROUP:
-            calls.append(call("join_group", DOCKER_GROUP, _get_user(look)))
+            calls.append(call("join_group", DOCKER_GROUP, _get_user(inspection)))
         self._report_warnings(node, await self._shells[node].run(*calls))
         detail = _GROUP_ADVICE if step.kind is SetupStepKind.DOCKER_GROUP else None
         self._emit(SetupStepDone(ts=self._ctx.clock.unix_time(), node=node, step=step.kind, detail=detail))
@@ -320,7 +320,7 @@ class NodeSetup:
                     f"on {node}: sudo -l; sudo visudo -c",
                 )
 
-    async def _plan_ssh(self, state: SetupState, looks: Mapping[NodeName, NodeInspection]) -> None:
+    async def _plan_ssh(self, state: SetupState, inspections: Mapping[NodeName, NodeInspection]) -> None:
         """Add the steps of SSH between the Sparks. Raises `OperationRefused` where it cannot be set up."""
 
         async def read_side(session: NodeSession) -> SshSide:
@@ -331,7 +331,7 @@ class NodeSetup:
                 login = peer_checks.decode_login_target(answer.stdout)
             except ValueError as error:
                 raise UnreadableAnswer(node, f"{node} did not report its user", None) from error
-            return SshSide(node, files, login, list_addresses(looks[node].network, state.ends, node))
+            return SshSide(node, files, login, list_addresses(inspections[node].network, state.ends, node))
 
         sides = await gather_or_cancel(*map(read_side, self._sessions.values()))
         state.sides = {side.node: side for side in sides}
@@ -430,11 +430,11 @@ class NodeSetup:
         last: SparkctlError | None = None
         while self._ctx.clock.monotonic() < end_of_limit - _CONFIRM_SECONDS:
             try:
-                looks = await gather_or_cancel(*(session.read_node("network") for session in sessions))
+                inspections = await gather_or_cancel(*(session.read_node("network") for session in sessions))
                 wrong = [
                     words
-                    for end, look in zip(ends, looks, strict=True)
-                    for words in find_wrong_lanes(end, look.network)
+                    for end, inspection in zip(ends, inspections, strict=True)
+                    for words in find_wrong_lanes(end, inspection.network)
                 ]
                 if not wrong:
                     for words in await check_fabric(sessions, build_cable_route(ends)):
@@ -475,17 +475,17 @@ class NodeSetup:
         return all(await gather_or_cancel(*map(give_back, ends)))
 
 
-def plan_setup(looks: Mapping[NodeName, NodeInspection], nodes: Sequence[Node]) -> SetupState:
+def plan_setup(inspections: Mapping[NodeName, NodeInspection], nodes: Sequence[Node]) -> SetupState:
     """Return what is to be done on these nodes. Pure."""
     state = SetupState(steps={})
     steps: dict[NodeName, list[SetupStep]] = {}
-    for node, look in looks.items():
-        own, notes = plan_own_steps(node, look)
+    for node, inspection in inspections.items():
+        own, notes = plan_own_steps(node, inspection)
         steps[node] = list(own)
         state.notes += [(node, words, None) for words in notes]
-    if len(looks) == 2:
+    if len(inspections) == 2:
         try:
-            planned, left_out = _plan_cable(looks, nodes)
+            planned, left_out = _plan_cable(inspections, nodes)
             state.notes += [(None, f"half of the cable is not used: {words}", NO_LINK_HINT) for words in left_out]
             if not planned and not left_out:
                 state.fine.append("cable: both ends have addresses in one network and MTU 9000")
@@ -494,37 +494,37 @@ def plan_setup(looks: Mapping[NodeName, NodeInspection], nodes: Sequence[Node]) 
                 steps[end.node].append(step)
         except OperationRefused as refused:
             state.notes.append((None, f"the cable is left as it is: {refused.message}", refused.hint))
-    elif len(looks) > 2:
+    elif len(inspections) > 2:
         state.notes.append((None, "the cable is left as it is: sparkctl sets up the cable of two Sparks", None))
     state.steps = {node: tuple(its) for node, its in steps.items() if its}
     return state
 
 
 def _plan_cable(
-    looks: Mapping[NodeName, NodeInspection], nodes: Sequence[Node]
+    inspections: Mapping[NodeName, NodeInspection], nodes: Sequence[Node]
 ) -> tuple[list[tuple[CableEnd, SetupStep]], tuple[str, ...]]:
     """Return the steps of both ends, none where they are as they should be, and why a function is left out, in words."""
-    seen = {node: look.network for node, look in looks.items()}
+    seen = {node: inspection.network for node, inspection in inspections.items()}
     known = {node: network for node, network in seen.items() if network is not None}
-    if len(known) < len(looks):
+    if len(known) < len(inspections):
         raise OperationRefused("a Spark did not report its interfaces", "on it: ip -j addr")
     ends, left_out = plan_cable(known, {node.name: node.fabric for node in nodes if node.fabric})
     if ends is None:
         return [], left_out
-    for node, look in looks.items():
-        if look.setup is None or not look.setup.has_netplan:
+    for node, inspection in inspections.items():
+        if inspection.setup is None or not inspection.setup.has_netplan:
             raise OperationRefused(
                 f"{node} has no netplan, so its addresses are set in another way", "docs/two-sparks.md"
             )
     one, other = ends
     return [
-        (one, plan_cable_step(one, other.node, looks[one.node])),
-        (other, plan_cable_step(other, one.node, looks[other.node])),
+        (one, plan_cable_step(one, other.node, inspections[one.node])),
+        (other, plan_cable_step(other, one.node, inspections[other.node])),
     ], left_out
 
 
-def _get_user(look: NodeInspection) -> str:
-    return "" if look.identity is None else look.identity.user
+def _get_user(inspection: NodeInspection) -> str:
+    return "" if inspection.identity is None else inspection.identity.user
 
 
 def _format_put(change: FileChange) -> str:
@@ -601,8 +601,8 @@ class RootShell:
         if self._holder is None:
             self._argv = _SHELL
             return
-        who = await self.session.run(["id", "-u"])
-        if who.stdout.strip() == b"0":
+        user_id = await self.session.run(["id", "-u"])
+        if user_id.stdout.strip() == b"0":
             self._argv = _SHELL
         elif (await self.session.run(["sudo", "-n", "true"], timeout=_SUDO_TIMEOUT_SECONDS)).status == 0:
             self._argv = ("sudo", "-n", *_SHELL)

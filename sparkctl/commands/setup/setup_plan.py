@@ -255,38 +255,38 @@ DOCKER_GROUP = "docker"
 _USER_PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
 
 
-def plan_own_steps(node: NodeName, look: NodeInspection) -> tuple[tuple[SetupStep, ...], tuple[str, ...]]:
+def plan_own_steps(node: NodeName, inspection: NodeInspection) -> tuple[tuple[SetupStep, ...], tuple[str, ...]]:
     """Return the steps of one node without the cable, and what cannot be set up, in words."""
-    user = "" if look.identity is None else look.identity.user
+    user = "" if inspection.identity is None else inspection.identity.user
     if not user or user == "root":
         return (), ()
     if not _USER_PATTERN.fullmatch(user):
         return (), (f"{user!r} on {node} is a name that sudoers cannot hold: set it up by hand",)
     steps, notes = [], []
-    if look.docker is not None and not look.docker.access and not look.docker.member:
-        step = _plan_docker_group(user, look)
+    if inspection.docker is not None and not inspection.docker.access and not inspection.docker.member:
+        step = _plan_docker_group(user, inspection)
         if step is None:
             notes.append(f"{node} has no group docker: is Docker installed? (sudo apt install docker.io)")
         else:
             steps.append(step)
-    if look.drop_right == "none":
+    if inspection.drop_right == "none":
         notes.append(f"{node} has no sudo: the right to drop the page cache cannot be given")
-    elif look.drop_right == "denied":
+    elif inspection.drop_right == "denied":
         steps.append(plan_drop_right(user, None))
     return tuple(steps), tuple(notes)
 
 
-def list_fine_parts(look: NodeInspection) -> tuple[str, ...]:
+def list_fine_parts(inspection: NodeInspection) -> tuple[str, ...]:
     """Return what of a node needs no set-up, in sentences; what could not be read is not among them."""
-    user = "" if look.identity is None else look.identity.user
+    user = "" if inspection.identity is None else inspection.identity.user
     if user == "root":
         return ("Docker and the page cache: root needs no set-up",)
     fine = []
-    if look.docker is not None and look.docker.access:
+    if inspection.docker is not None and inspection.docker.access:
         fine.append(f"Docker: {user} may use it")
-    elif look.docker is not None and look.docker.member:
+    elif inspection.docker is not None and inspection.docker.member:
         fine.append(f"Docker: {user} is in group docker, which takes effect at the next login there")
-    if look.drop_right == "allowed":
+    if inspection.drop_right == "allowed":
         fine.append(f"page cache: {user} may drop it without a password")
     return tuple(fine)
 
@@ -303,11 +303,11 @@ def plan_drop_right(user: str, before: str | None) -> SetupStep:
     )
 
 
-def plan_cable_step(end: CableEnd, peer: NodeName, look: NodeInspection) -> SetupStep:
+def plan_cable_step(end: CableEnd, peer: NodeName, inspection: NodeInspection) -> SetupStep:
     """Return the step of one end of the cable."""
     words = ", ".join(f"{lane.name} {address}" for lane, address in end.lanes)
     after = format_netplan(end, peer)
-    before = _get_written(look, NETPLAN_FILE)
+    before = _get_written(inspection, NETPLAN_FILE)
     change = FileChange(NETPLAN_FILE, None if before == after else before, after, "0600")
     return SetupStep(SetupStepKind.CABLE, f"the cable to {peer}: {words}, MTU 9000", (change,))
 
@@ -355,8 +355,8 @@ def plan_undo(report: SetupReport) -> tuple[SetupStep, tuple[FileChange, ...]]:
     return SetupStep(SetupStepKind.UNDO, "what was there before sparkctl set it up", tuple(changes)), tuple(foreign)
 
 
-def _plan_docker_group(user: str, look: NodeInspection) -> SetupStep | None:
-    line = None if look.setup is None else look.setup.group
+def _plan_docker_group(user: str, inspection: NodeInspection) -> SetupStep | None:
+    line = None if inspection.setup is None else inspection.setup.group
     if line is None or line.count(":") != 3:
         return None
     joined = f"{line}{',' if not line.endswith(':') else ''}{user}\n"
@@ -367,8 +367,8 @@ def _plan_docker_group(user: str, look: NodeInspection) -> SetupStep | None:
     )
 
 
-def _get_written(look: NodeInspection, path: str) -> str | None:
-    return None if look.setup is None else look.setup.written.get(path)
+def _get_written(inspection: NodeInspection, path: str) -> str | None:
+    return None if inspection.setup is None else inspection.setup.written.get(path)
 
 
 _MODE = "0600"

@@ -305,7 +305,7 @@ async def _check_node(
 ) -> CheckedNode:
     """Estimate the fit on one node. Raises `NodeError`, `DockerError`."""
     with isolate_node_failures(session.node):
-        containers, image, engine, look = await gather_or_cancel(
+        containers, image, engine, inspection = await gather_or_cancel(
             session.docker.list_containers(),
             session.docker.inspect_image(plan.image),
             session.docker.read_info(),
@@ -317,10 +317,10 @@ async def _check_node(
                 *list_mount_sections(plan),
             ),
         )
-        loading_ids = await node_fit.find_loading_containers(session, look, containers)
+        loading_ids = await node_fit.find_loading_containers(session, inspection, containers)
     measured = node_fit.MeasuredNode(
         ctx=ctx,
-        look=look,
+        node_inspection=inspection,
         containers=containers,
         loading_ids=loading_ids,
         node_count=len(request.nodes) if request.profile.nodes > 1 else 1,
@@ -328,13 +328,13 @@ async def _check_node(
         reserved=reserved,
     )
     is_running = bool(node_fit.find_containers_in_place(plan, containers))  # then image and model are there
-    missing = find_missing_parts(request.profile, plan, image=image, engine=engine, models=look.models)
+    missing = find_missing_parts(request.profile, plan, image=image, engine=engine, models=inspection.models)
     if is_running:
         missing = ()
-    cautions = describe_missing_mounts(request.profile, plan, look)
+    cautions = describe_missing_mounts(request.profile, plan, inspection)
     if request.hub is not None:
-        missing, models, untold = await read_missing_from_hub(request.hub, request.profile, missing, look.models)
-        measured = replace(measured, look=replace(look, models=models))
+        missing, models, untold = await read_missing_from_hub(request.hub, request.profile, missing, inspection.models)
+        measured = replace(measured, node_inspection=replace(inspection, models=models))
         missing, unknown = await measure_images(session, missing, engine)
         cautions += (*untold, *unknown)
     missing = estimate_pull_times(ctx.history, await measure_free_space(session, missing, engine))

@@ -23,11 +23,11 @@ _HEADER_BYTES = 28  # of IP and ICMP, in a packet of _JUMBO bytes
 
 async def read_lanes(sessions: Sequence[NodeSession]) -> list[NodeLanes]:
     """Return the interfaces of each node that tells them."""
-    looks = await gather_or_cancel(*(session.read_node("fabric") for session in sessions))
+    inspections = await gather_or_cancel(*(session.read_node("fabric") for session in sessions))
     return [
-        NodeLanes(session.node.name, look.lanes.lanes, look.lanes.has_devices)
-        for session, look in zip(sessions, looks, strict=True)
-        if look.lanes is not None
+        NodeLanes(session.node.name, inspection.lanes.lanes, inspection.lanes.has_devices)
+        for session, inspection in zip(sessions, inspections, strict=True)
+        if inspection.lanes is not None
     ]
 
 

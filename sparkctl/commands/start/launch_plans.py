@@ -91,9 +91,9 @@ async def _look_for_lanes(session: NodeSession, is_of_several: bool) -> LaneRead
     sections = [*(["identity", "docker"] if session.home is None else []), *(["fabric"] if is_of_several else [])]
     if not sections:
         return None
-    look = await session.read_node(*sections)
-    refuse_without_docker(session.node.name, look)
-    return look.lanes
+    inspection = await session.read_node(*sections)
+    refuse_without_docker(session.node.name, inspection)
+    return inspection.lanes
 
 
 def _find_route(nodes: Sequence[Node], found: Sequence[LaneReadings | None]) -> FabricRoute:

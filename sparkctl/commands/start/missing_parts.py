@@ -110,7 +110,7 @@ def _explain_missing_files(files: CheckpointFiles, kind: PartKind) -> str | None
     return None
 
 
-def describe_missing_mounts(profile: Profile, plan: LaunchPlan, look: NodeInspection) -> tuple[str, ...]:
+def describe_missing_mounts(profile: Profile, plan: LaunchPlan, inspection: NodeInspection) -> tuple[str, ...]:
     """Return what else its mounts name and the node does not have, as sentences: no pull gets it. Directories of its models
     are not among them.
     """
@@ -118,7 +118,7 @@ def describe_missing_mounts(profile: Profile, plan: LaunchPlan, look: NodeInspec
     others = [
         one for one in plan.mounts if not any(f"{place}/".startswith(f"{one.source.rstrip('/')}/") for place in places)
     ]
-    return tuple(one.message for one in check_mounts(replace(plan, mounts=tuple(others)), look) if one.is_missing)
+    return tuple(one.message for one in check_mounts(replace(plan, mounts=tuple(others)), inspection) if one.is_missing)
 
 
 def estimate_pull_times(history: OperationHistory, parts: Sequence[MissingPart]) -> tuple[MissingPart, ...]:
@@ -262,7 +262,7 @@ async def read_missing_parts(
     """Inspect one node; return what it lacks, its Docker, and as sentences what it lacks that no pull gets. Raises `NodeError`,
     `DockerError`.
     """
-    look, image, engine = await gather_or_cancel(
+    inspection, image, engine = await gather_or_cancel(
         session.read_node(
             "identity",
             *(f"model={place}" for place in list_checkpoint_paths(profile, plan)),
@@ -271,5 +271,5 @@ async def read_missing_parts(
         session.docker.inspect_image(plan.image),
         session.docker.read_info(),
     )
-    missing = find_missing_parts(profile, plan, image=image, engine=engine, models=look.models)
-    return missing, engine, describe_missing_mounts(profile, plan, look)
+    missing = find_missing_parts(profile, plan, image=image, engine=engine, models=inspection.models)
+    return missing, engine, describe_missing_mounts(profile, plan, inspection)

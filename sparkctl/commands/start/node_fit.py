@@ -51,7 +51,7 @@ def list_model_sections(profile: Profile, plan: LaunchPlan) -> list[str]:
 
 
 async def find_loading_containers(
-    session: NodeSession, look: NodeInspection, containers: Sequence[Container]
+    session: NodeSession, inspection: NodeInspection, containers: Sequence[Container]
 ) -> frozenset[str]:
     """Return the ids of instances that still start, and so need more memory than they hold now.
 
@@ -62,7 +62,7 @@ async def find_loading_containers(
     for one in containers:
         expected, held, rule = (
             parse_expected_memory_label(one),
-            look.get_container_memory(one.id),
+            inspection.get_container_memory(one.id),
             parse_ready_rule_label(one),
         )
         holds_too_little = expected is not None and held is not None and held < expected - _READY_TOLERANCE_BYTES
@@ -75,24 +75,26 @@ async def find_loading_containers(
 
 
 def read_memory_budget(
-    look: NodeInspection, containers: Sequence[Container], replaced: frozenset[str], loading_ids: frozenset[str]
+    inspection: NodeInspection, containers: Sequence[Container], replaced: frozenset[str], loading_ids: frozenset[str]
 ) -> MemoryBudget | None:
     """Return the memory budget of the node, None where it did not report its memory."""
-    if look.memory is None:
+    if inspection.memory is None:
         return None
     holders = []
     for one in containers:
         if not one.is_alive:
             continue
-        held = look.get_container_memory(one.id)
+        own_memory = inspection.get_container_memory(one.id)
         coming = (
-            max(0, (parse_expected_memory_label(one) or 0) - held) if one.id in loading_ids and held is not None else 0
+            max(0, (parse_expected_memory_label(one) or 0) - own_memory)
+            if one.id in loading_ids and own_memory is not None
+            else 0
         )
         name = one.instance_name
         holders.append(
-            MemoryHolder(name=name, ours=one.is_managed, held=held, coming=coming, is_replaced=one.id in replaced)
+            MemoryHolder(name=name, ours=one.is_managed, held=own_memory, coming=coming, is_replaced=one.id in replaced)
         )
-    memory = look.memory
+    memory = inspection.memory
     return MemoryBudget(
         total=memory.total,
         available=max(0, memory.available),
@@ -103,22 +105,24 @@ def read_memory_budget(
 
 async def read_other_holders(session: NodeSession, container: str) -> MemoryBudget | None:
     """Return the node's memory now, with what holds it beside a container: other containers, and processes on the GPU outside
-    of any; None where it did not report it. Raises `DockerError`, `NodeError`.
+    of any; None where it did not report it.
 
-    The driver lists a process for some seconds after its end, with memory that comes back: that holds nothing.
+    Raises `DockerError`, `NodeError`.
     """
-    look = await session.read_node("memory", "processes", "gpu", "procs")
+    inspection = await session.read_node("memory", "processes", "gpu", "procs")
     others = [one for one in await session.docker.list_containers() if one.id != container]
-    budget, owned = read_memory_budget(look, others, frozenset(), frozenset()), look.pids or {}
-    if budget is None:
-        return None
-    alive = None if look.procs is None else {one.pid for one in look.procs if one.is_alive}
-    loose = tuple(
-        MemoryHolder(name=f"process {pid}", ours=False, held=held)
-        for pid, held in (look.gpu or {}).items()
-        if pid not in owned and (alive is None or pid in alive)
+    budget = read_memory_budget(inspection, others, frozenset(), frozenset())
+    return None if budget is None else replace(budget, holders=(*budget.holders, *list_loose_processes(inspection)))
+
+
+def list_loose_processes(inspection: NodeInspection) -> tuple[MemoryHolder, ...]:
+    """Return the processes on the GPU that are in no container. One that has ended, and that the driver still lists, holds nothing."""
+    owned, alive = inspection.pids or {}, {one.pid for one in inspection.procs or () if one.is_alive}
+    return tuple(
+        MemoryHolder(name=f"process {pid}", ours=False, held=memory)
+        for pid, memory in (inspection.gpu or {}).items()
+        if pid not in owned and pid in alive
     )
-    return replace(budget, holders=(*budget.holders, *loose))
 
 
 def memory_budget_of_view(view: NodeTelemetryView, instance: str) -> MemoryBudget | None:
@@ -155,7 +159,7 @@ class MeasuredNode:
     """
 
     ctx: CommandContext
-    look: NodeInspection
+    node_inspection: NodeInspection
     containers: Sequence[Container]
     loading_ids: frozenset[str]
     node_count: int
@@ -165,7 +169,7 @@ class MeasuredNode:
     def evaluate(self, profile: Profile, replaced: frozenset[str]) -> MemoryFit:
         """Return whether a profile fits. Raises `InvalidInput` where it cannot be launched."""
         return calculate_fit(
-            self.ctx, profile, plan=self.build_plan(profile), look=self.look, containers=self.containers,
+            self.ctx, profile, plan=self.build_plan(profile), inspection=self.node_inspection, containers=self.containers,
             replaced=replaced, loading_ids=self.loading_ids, node_count=self.node_count, reserved=self.reserved,
         )  # fmt: skip
 
@@ -183,17 +187,17 @@ def find_containers_in_place(plan: LaunchPlan, containers: Sequence[Container]) 
 
 
 def calculate_fit(
-    ctx: CommandContext, profile: Profile, plan: LaunchPlan, look: NodeInspection, containers: Sequence[Container],
+    ctx: CommandContext, profile: Profile, plan: LaunchPlan, inspection: NodeInspection, containers: Sequence[Container],
     replaced: frozenset[str], loading_ids: frozenset[str], node_count: int,
     reserved: int,
 ) -> MemoryFit:  # fmt: skip
     """Return whether the launch fits with what runs there. Raises `InvalidInput` for an impossible flag value."""
     if (wrong := find_invalid_memory_flag(profile.engine, CommandFlags(plan.command, plan.entrypoint))) is not None:
         raise InvalidInput(*(redact(one, plan.secret_values) for one in wrong))
-    budget = read_memory_budget(look, containers, replaced, loading_ids)
+    budget = read_memory_budget(inspection, containers, replaced, loading_ids)
     if budget is not None and reserved:
         budget = replace(budget, reserved=reserved)
-    return calculate_fit_from_budget(ctx, profile, plan, look.models, budget, node_count)
+    return calculate_fit_from_budget(ctx, profile, plan, inspection.models, budget, node_count)
 
 
 def calculate_fit_from_budget(

@@ -173,19 +173,21 @@ class RankStart(RankWatch):
         paths = list_mount_sections(plan)
         disk = [f"disk={engine.root_dir}"] if engine.root_dir else []
         models = node_fit.list_model_sections(self.request.profile, plan)
-        look, self._weights = await gather_or_cancel(
+        inspection, self._weights = await gather_or_cancel(
             session.read_node(*_NODE_SECTIONS, "journal", *disk, *paths, *models), self._read_tensor_sizes()
         )
-        switch_journal_io.refuse_if_journal_found(session.node.name, self.ctx, look.journal)
-        if look.memory is not None:
-            self.emit(MemorySampled(self.ctx.clock.unix_time(), session.node.name, look.memory))
+        switch_journal_io.refuse_if_journal_found(session.node.name, self.ctx, inspection.journal)
+        if inspection.memory is not None:
+            self.emit(MemorySampled(self.ctx.clock.unix_time(), session.node.name, inspection.memory))
         kept = self.request.kept
-        self.scene = PreflightInspection(look, tuple(one for one in containers if one.id not in kept), engine, image)
+        self.scene = PreflightInspection(
+            inspection, tuple(one for one in containers if one.id not in kept), engine, image
+        )
         self.measured = node_fit.MeasuredNode(
             ctx=self.ctx,
-            look=look,
+            node_inspection=inspection,
             containers=self.scene.containers,
-            loading_ids=await node_fit.find_loading_containers(session, look, self.scene.containers),
+            loading_ids=await node_fit.find_loading_containers(session, inspection, self.scene.containers),
             node_count=len(self.request.nodes),
             build_plan=partial(build_changed_plan, self.ctx, self.request, session),
             reserved=self.request.reserved.get(session.node.name, 0),
@@ -249,7 +251,11 @@ class RankStart(RankWatch):
         assert self.scene is not None
         scene = self.scene
         return find_missing_parts(
-            self.request.profile, self._alone, image=scene.image, engine=scene.engine, models=scene.look.models
+            self.request.profile,
+            self._alone,
+            image=scene.image,
+            engine=scene.engine,
+            models=scene.node_inspection.models,
         )
 
     def _report_missing(self, parts: Sequence[MissingPart]) -> None:
@@ -321,7 +327,7 @@ class RankStart(RankWatch):
         """Create and start the container; the guard watches it from then on."""
         self.report_own_phase(Phase.CREATING)
         await lock.reacquire_if_lost()  # a suspended process may have lost it despite its connection
-        models = self.scene.look.models if self.scene is not None else ()
+        models = self.scene.node_inspection.models if self.scene is not None else ()
         plan = add_measured_weights(self.plan, self._alone, self.request.profile, self._weights or (), models)
         self.container_id = await create_container(self.ctx, self.session, plan, lock, self.request.retry_command)
         with suppress(OSError):  # without it the later check for released memory uses what its processes held
@@ -403,13 +409,13 @@ def verdict_of_create_timeout(plan: LaunchPlan, late: CreateTimeout) -> Verdict:
 
 def build_node_result(plan: LaunchPlan, scene: PreflightInspection) -> NodeResult:
     """Return what the inspection before a start knows of its node, for the history."""
-    who = scene.look.identity
+    identity = scene.node_inspection.identity
     return NodeResult(
         node=plan.node,
         instance=plan.instance,
         image_digest=scene.image.id if scene.image is not None else None,
-        driver=(who.driver or None) if who is not None else None,
-        kernel=(who.kernel or None) if who is not None else None,
+        driver=(identity.driver or None) if identity is not None else None,
+        kernel=(identity.kernel or None) if identity is not None else None,
     )
 
 

@@ -139,13 +139,13 @@ class RankWatch:
 
     async def _hold_downloads_back(self, loads: Callable[[], bool]) -> None:
         """Have downloads on the node wait while ``loads`` is true; what is not asked again goes on by itself."""
-        told: set[str] = set()
+        announced: set[str] = set()
         while True:
             if loads():
                 with suppress(DockerError, NodeError, TimeoutError):
                     for name in await _ask_downloads_to_wait(self.session):
-                        if name not in told:
-                            told.add(name)
+                        if name not in announced:
+                            announced.add(name)
                             self.warn(f"the download of {name} waits until {self.plan.instance} has loaded its weights")
             await self.ctx.clock.sleep(_HOLD_SECONDS)
 

@@ -105,10 +105,10 @@ class StartMemory:
         """Read the available memory just before the container is created."""
         self._session = session
         with suppress(NodeError):
-            look = await session.read_node("memory", "processes", "gpu")
-            self._before = self._least = None if look.memory is None else look.memory.available
+            inspection = await session.read_node("memory", "processes", "gpu")
+            self._before = self._least = None if inspection.memory is None else inspection.memory.available
             self._record_facts(available_before=self._before)
-            self._held_before = look.everybody
+            self._held_before = inspection.everybody
 
     def save_baseline(self, plan: LaunchPlan, container: str) -> None:
         """Save the memory that was available before this container, which the release check after its end compares
@@ -132,13 +132,13 @@ class StartMemory:
         if self._session is None or self._before is None:
             return None
         try:
-            look = await self._session.read_node("memory", "processes", "gpu")
+            inspection = await self._session.read_node("memory", "processes", "gpu")
         except NodeError:
             return None
-        self._update_least_available(look)
-        if self._least is None or look.memory is None:
+        self._update_least_available(inspection)
+        if self._least is None or inspection.memory is None:
             return None
-        settled, held = self._before - look.memory.available, look.get_container_memory(container)
+        settled, held = self._before - inspection.memory.available, inspection.get_container_memory(container)
         if held is not None and abs(settled - held) > held // 4 + 4 * GIB:
             return None
         self._record_facts(settled=max(0, settled))
@@ -148,9 +148,11 @@ class StartMemory:
         if self._plan is not None:
             self._ctx.record_node_result(NodeResult(node=self._plan.node, instance=self._plan.instance, **facts))  # type: ignore[arg-type]
 
-    def _update_least_available(self, look: NodeInspection) -> None:
-        if look.memory is not None:
-            self._least = min(look.memory.available, self._least if self._least is not None else look.memory.available)
+    def _update_least_available(self, inspection: NodeInspection) -> None:
+        if inspection.memory is not None:
+            self._least = min(
+                inspection.memory.available, self._least if self._least is not None else inspection.memory.available
+            )
 
 
 class StartTimer:
@@ -213,30 +215,30 @@ def add_measured_weights(
     by_place = {one.place: one.tensors for one in checks if one.tensors is not None}
     main, draft = (by_place.get(map_path_to_node(path, alone) or "") for path in find_model_paths(profile, alone)[:2])
     labels = dict(plan.labels)
-    told = parse_decode_step_label(labels.get(ContainerLabel.PER_STEP)) or DecodeStepSpec()
+    label = parse_decode_step_label(labels.get(ContainerLabel.PER_STEP)) or DecodeStepSpec()
     words = CommandFlags(alone.command, alone.entrypoint)
     subject = build_estimate_input(profile, alone, models)
-    if main is None and told.weights is None and subject.weights.obtained is EstimateSource.MEASURED:
+    if main is None and label.weights is None and subject.weights.obtained is EstimateSource.MEASURED:
         if words.get_value("quantization", "q") is None:  # else the files may not be what it loads
             labels[ContainerLabel.PER_STEP] = (
-                format_decode_step_label(replace(told, weights=subject.weights.size)) or ""
+                format_decode_step_label(replace(label, weights=subject.weights.size)) or ""
             )
         return replace(plan, labels=tuple(labels.items()))
     if main is None or _is_changed_on_load(main, words):
         return plan
-    kv, state = told.kv_per_token, None if subject.layout is None else subject.layout.state or None
+    kv, state = label.kv_per_token, None if subject.layout is None else subject.layout.state or None
     if kv is None and subject.layout is not None:
-        shared = replace(subject, ranks=told.ranks, words=CommandFlags(plan.command, plan.entrypoint))
+        shared = replace(subject, ranks=label.ranks, words=CommandFlags(plan.command, plan.entrypoint))
         draft_place = map_path_to_node(find_model_paths(profile, alone)[1], alone)
         drafts = next((parse_kv_layout(one.config) for one in models if one.place == draft_place), None)
-        kv = count_context_bytes(told, shared, drafts, has_own_layers=draft is None and bool(main.draft)) or None
-    step = measure_decode_step(replace(told, kv_per_token=kv, state_per_request=state), main, draft)
+        kv = count_context_bytes(label, shared, drafts, has_own_layers=draft is None and bool(main.draft)) or None
+    step = measure_decode_step(replace(label, kv_per_token=kv, state_per_request=state), main, draft)
     labels[ContainerLabel.PER_STEP] = format_decode_step_label(step) or ""
     return replace(plan, labels=tuple(labels.items()))
 
 
 def count_context_bytes(
-    told: DecodeStepSpec, subject: EstimateInput, drafts: KvCacheLayout | None, *, has_own_layers: bool
+    label: DecodeStepSpec, subject: EstimateInput, drafts: KvCacheLayout | None, *, has_own_layers: bool
 ) -> int:
     """Return the bytes of cache that a step of all ranks reads for each token of context: each pass of a draft model reads its own.
 
@@ -245,36 +247,36 @@ def count_context_bytes(
     assert subject.layout is not None
     width, _ = subject.kv_number_width
     whole = subject.layout.count_bytes_per_token(width)
-    if told.draft_tokens and told.draft_passes != 0:
-        passes = told.draft_passes or 1
+    if label.draft_tokens and label.draft_passes != 0:
+        passes = label.draft_passes or 1
         if drafts is not None:
             whole += passes * drafts.count_bytes_per_token(width)
         elif has_own_layers:
             whole += passes * subject.layout.count_bytes_per_layer(width)
-    return whole * told.ranks // subject.cache_ranks  # what is whole on each rank is read by each
+    return whole * label.ranks // subject.cache_ranks  # what is whole on each rank is read by each
 
 
-def measure_decode_step(told: DecodeStepSpec, main: TensorSizes, draft: TensorSizes | None) -> DecodeStepSpec:
+def measure_decode_step(label: DecodeStepSpec, main: TensorSizes, draft: TensorSizes | None) -> DecodeStepSpec:
     """Return the step by the files: ``told`` is by the profile and the engine's flags, ``draft`` a draft model's files."""
-    experts = told.experts
+    experts = label.experts
     if main.parts.get("experts") and main.expert_count and main.experts_per_token:
         per_token = min(main.experts_per_token, main.expert_count)
         experts = RoutedExperts(_load(main, main.parts["experts"]), main.expert_count, per_token)
     unread = main.table + main.parts.get("vision", 0) + main.draft
     return replace(
-        told,
+        label,
         weights=_load(main, main.whole),
         unread=_load(main, unread) or None,
         experts=experts,
-        draft_weights=_measure_draft(told, main, draft),
+        draft_weights=_measure_draft(label, main, draft),
         is_measured=True,
     )
 
 
-def _measure_draft(told: DecodeStepSpec, main: TensorSizes, draft: TensorSizes | None) -> int | None:
+def _measure_draft(label: DecodeStepSpec, main: TensorSizes, draft: TensorSizes | None) -> int | None:
     """Return what one pass of the draft model reads; one without an output layer of its own uses the model's."""
-    if not told.draft_tokens or told.draft_passes == 0:
-        return told.draft_weights
+    if not label.draft_tokens or label.draft_passes == 0:
+        return label.draft_weights
     output = _load(main, main.output)
     if draft is not None:
         own = draft.whole - draft.table - draft.parts.get("vision", 0) - _list_idle_experts(draft, "experts")
@@ -282,7 +284,7 @@ def _measure_draft(told: DecodeStepSpec, main: TensorSizes, draft: TensorSizes |
         own -= draft.parts.get("embedding", 0) if is_shared else 0
         return _load(draft, own) + (output if is_shared else 0)
     if not main.draft:
-        return told.draft_weights
+        return label.draft_weights
     own = main.draft - main.parts.get("draft_embedding", 0) - _list_idle_experts(main, "draft_experts")
     return _load(main, own) + (0 if main.parts.get("draft_output") else output)
 

@@ -37,7 +37,7 @@ _LOW_DISK_BYTES = 5 * GIB
 class PreflightInspection:
     """The results of the inspection. ``image`` is None where the node does not have it."""
 
-    look: NodeInspection
+    node_inspection: NodeInspection
     containers: tuple[Container, ...]
     engine: DockerInfo
     image: ImageInfo | None
@@ -119,7 +119,7 @@ def decide_start(
     _refuse_without_gpu(plan, inspection)
     _refuse_busy_port(plan, inspection, stop, again=again, propose=propose)
     warnings = _warn_low_disk(plan, inspection) + tuple(
-        (one.message, one.hint) for one in check_mounts(plan, inspection.look)
+        (one.message, one.hint) for one in check_mounts(plan, inspection.node_inspection)
     )
     return StartDecision(stop=stop, sweep=tuple(sweep), warnings=warnings)
 
@@ -177,7 +177,7 @@ def _refuse_without_gpu(plan: LaunchPlan, inspection: PreflightInspection) -> No
     """Refuse only on evidence: no trace of the toolkit anywhere. Otherwise the start itself shows whether Docker has a
     GPU.
     """
-    access = inspection.look.docker
+    access = inspection.node_inspection.docker
     if not plan.gpus or access is None:
         return
     if not access.can_give_gpu and "nvidia" not in inspection.engine.runtimes:
@@ -198,7 +198,7 @@ def _refuse_busy_port(
     propose: Callable[[FieldChange], str | None] | None,
 ) -> None:
     port = plan.node_port
-    if port is None or inspection.look.listening is None or port not in inspection.look.listening:
+    if port is None or inspection.node_inspection.listening is None or port not in inspection.node_inspection.listening:
         return
     if stop is not None and stop.get_label(ContainerLabel.PORT) == str(port):
         return  # held by the container that is about to be stopped
@@ -207,17 +207,17 @@ def _refuse_busy_port(
         for c in inspection.containers
         if c.is_alive and (c.get_label(ContainerLabel.PORT) == str(port) or port in c.ports)
     ]
-    who = f"the container {holders[0].name}" if holders else "another process"
+    holder = f"the container {holders[0].name}" if holders else "another process"
     change = FieldChange("port", str(port + 1))
     moved = f"{again} --set {change.set_argument}" if propose is None else propose(change)
     ours = holders[0].get_label(ContainerLabel.INSTANCE) if holders else None
     first = to_switch_command(again) if ours else "stop it"
     other = "" if moved is None else f"{'   ' if ours else ', '}or start on another port: {moved}"
-    raise PortInUse(plan.node, f"port {port} on {plan.node} is in use by {who}", first + other)
+    raise PortInUse(plan.node, f"port {port} on {plan.node} is in use by {holder}", first + other)
 
 
 def _warn_low_disk(plan: LaunchPlan, inspection: PreflightInspection) -> tuple[tuple[str, str | None], ...]:
-    room = next((disk for disk in inspection.look.disks if disk.path == inspection.engine.root_dir), None)
+    room = next((disk for disk in inspection.node_inspection.disks if disk.path == inspection.engine.root_dir), None)
     if room is None or room.free is None:
         return ()
     hint = f"on {plan.node}: docker system df; docker image prune"
@@ -235,14 +235,14 @@ def list_mount_sections(plan: LaunchPlan) -> list[str]:
     return [f"path={mount.source}" for mount in plan.mounts if mount.source.startswith("/")]
 
 
-def check_mounts(plan: LaunchPlan, look: NodeInspection) -> tuple[MountCaution, ...]:
+def check_mounts(plan: LaunchPlan, inspection: NodeInspection) -> tuple[MountCaution, ...]:
     """Return warnings about mount sources that were not found, for `up` and `switch` alike.
 
     Docker creates a missing source itself, empty and owned by root, so the engine finds no model. Docker runs as root
     and the SSH user usually does not: a path that this user may not see is not missing.
     """
-    found_paths = dict(look.paths)
-    user = look.identity.user if look.identity else "the SSH user"
+    found_paths = dict(inspection.paths)
+    user = inspection.identity.user if inspection.identity else "the SSH user"
     found = []
     for source in dict.fromkeys(mount.source for mount in plan.mounts if mount.source in found_paths):
         if found_paths[source] is False:
@@ -254,12 +254,12 @@ def check_mounts(plan: LaunchPlan, look: NodeInspection) -> tuple[MountCaution, 
     return tuple(found)
 
 
-def refuse_without_docker(node: str, look: NodeInspection) -> None:
+def refuse_without_docker(node: str, inspection: NodeInspection) -> None:
     """Raise the error that the inspection of the socket proves, so that no call has to fail first."""
-    access = look.docker
+    access = inspection.docker
     if access is None or access.access or not access.socket:
         return
-    user = look.identity.user if look.identity else "$USER"
+    user = inspection.identity.user if inspection.identity else "$USER"
     raise DockerPermissionDenied(
         node,
         f"{user} may not use Docker on {node}"

@@ -137,9 +137,11 @@ class StartInstance(Request):
             **own,
             f"--timeout={self.timeout or 0:g}s": self.timeout is not None,
         }
-        told = redact_words([word for pair in pairs for word in pair])
+        masked = redact_words([word for pair in pairs for word in pair])
         where = [word for node in self.nodes for word in ("--node", node.name)]
-        return shlex.join(["sparkctl", verb, profile, *where, *told, *(flag for flag, given in flags.items() if given)])
+        return shlex.join(
+            ["sparkctl", verb, profile, *where, *masked, *(flag for flag, given in flags.items() if given)]
+        )
 
     @property
     def is_of_switch(self) -> bool:

@@ -214,9 +214,11 @@ class StartWatch:
                 self.emit(WarningEmitted(self.ctx.clock.unix_time(), self.plan.node, what, None))
         moved = self.log.feed_lines(lines)
         self._record_failure_times(lines)
-        if told := drop_own_requests(lines):
+        if shown_lines := drop_own_requests(lines):
             self.emit(
-                LogArrived(ts=self.ctx.clock.unix_time(), node=self.plan.node, instance=self.plan.instance, lines=told)
+                LogArrived(
+                    ts=self.ctx.clock.unix_time(), node=self.plan.node, instance=self.plan.instance, lines=shown_lines
+                )
             )
         if moved:
             self.report_phase()

@@ -59,19 +59,19 @@ class ContainerFootprint:
 
 
 def capture_footprint(
-    container: str, started: float | None, look: NodeInspection, *, shares_shm: bool
+    container: str, started: float | None, inspection: NodeInspection, *, shares_shm: bool
 ) -> ContainerFootprint:
     """Return the footprint of a container that is about to be stopped."""
-    pids = {pid for pid, own in (look.pids or {}).items() if own == container}
-    processes = frozenset((one.pid, one.start) for one in look.procs or () if one.pid in pids)
-    files = frozenset(one.inode for one in look.shm or () if one.users & pids) if shares_shm else frozenset()
+    pids = {pid for pid, own in (inspection.pids or {}).items() if own == container}
+    processes = frozenset((one.pid, one.start) for one in inspection.procs or () if one.pid in pids)
+    files = frozenset(one.inode for one in inspection.shm or () if one.users & pids) if shares_shm else frozenset()
     return ContainerFootprint(
         container=container,
         processes=processes,
         started=started,
         files=files,
         shares_shm=shares_shm,
-        held=look.get_container_memory(container),
+        held=inspection.get_container_memory(container),
     )
 
 
@@ -95,10 +95,10 @@ def find_surviving_processes(was: ContainerFootprint, now: NodeInspection) -> tu
     return tuple(
         Leftover(
             f"process {one.pid} ({format_process_title(one)}), which {'outlived it' if is_certain else 'belongs to no container'}",
-            held or None,
+            memory or None,
             f"sudo kill {one.pid}   (kill -9 if it stays)",
         )
-        for one, held, is_certain in sorted(found, key=lambda each: -(each[1] or 0))
+        for one, memory, is_certain in sorted(found, key=lambda each: -(each[1] or 0))
     )
 
 
@@ -182,7 +182,7 @@ def count_unowned_gpu_bytes(now: NodeInspection) -> int:
     if _FIRST_PID not in alive:
         return 0
     known = alive | set(now.pids or {})
-    return sum(held or 0 for pid, held in (now.gpu or {}).items() if pid not in known)
+    return sum(memory or 0 for pid, memory in (now.gpu or {}).items() if pid not in known)
 
 
 def describe_leftover(one: Leftover) -> str:
@@ -294,8 +294,8 @@ class ReleaseCheck:
 
     async def _remove_shared_memory(self) -> tuple[Leftover, ...]:
         """Remove the files in /dev/shm that are certainly its own; return those that stay."""
-        look = await self._session.read_node("shm")
-        certain, likely = find_leftover_shm_files(self._was, look)
+        inspection = await self._session.read_node("shm")
+        certain, likely = find_leftover_shm_files(self._was, inspection)
         if certain:
             argv = [word for one in certain for word in ("{}:{}".format(*one.inode), one.path)]
             script = (Path(node_inspection.__file__).parent / "remove_shared_memory.sh").read_bytes()
@@ -350,13 +350,13 @@ def build_leftover_warning(
 def _explain_missing_memory(session: NodeSession, after: NodeInspection) -> tuple[str, str]:
     """Explain missing memory; GPU processes outside any container come first, because they are the usual cause."""
     outside = [
-        (pid, held)
-        for pid, held in sorted((after.gpu or {}).items(), key=lambda p: -(p[1] or 0))
+        (pid, memory)
+        for pid, memory in sorted((after.gpu or {}).items(), key=lambda p: -(p[1] or 0))
         if pid not in (after.pids or {})
     ]
     if outside:
-        pid, held = outside[0]
-        what = f"process {pid} outside any container holds {format_gib(held)} of GPU memory"
+        pid, memory = outside[0]
+        what = f"process {pid} outside any container holds {format_gib(memory)} of GPU memory"
         return what, f"ps -fp {pid}   and, if it is a leftover of the engine: sudo kill {pid}"
     cache = after.memory.page_cache if after.memory else None
     hint = f"ls -lh /dev/shm   and: sparkctl drop-caches --node {session.node.name}"

@@ -96,8 +96,9 @@ def find_unlisted_nodes(now: ActionContext, target: StopTarget) -> tuple[NodeNam
     return tuple(name for name in now.names if (not target.nodes or name in target.nodes) and name not in looked_at)
 
 
-def preview_stop(now: ActionContext, target: StopTarget, *, kills: bool = False) -> Preview:
-    """Return the question before a stop. A serving model, or one of which that is not known, needs its name typed."""
+def preview_stop(now: ActionContext, target: StopTarget, verb: str = "Stop") -> Preview:
+    """Return the question before a stop, or before a kill or a restart (``verb``). A serving model, or one of which that is not
+    known, needs its name typed."""
     named = find_target_instances(now, target)
     if target.instance is not None and not target.replaces and named and not any(one.is_alive for one in named):
         return _preview_removal(named)
@@ -111,7 +112,7 @@ def preview_stop(now: ActionContext, target: StopTarget, *, kills: bool = False)
     return Preview(
         sections=(
             (
-                (_format_question(target, stopped, kills=kills), SentenceTone.STRONG),
+                (_format_question(target, stopped, verb), SentenceTone.STRONG),
                 *(_describe_freed_nodes(target, stopped, now) if target.frees else ()),
                 *(_describe_other_ranks(stopped, now) if not target.frees and not target.replaces else ()),
             ),
@@ -119,7 +120,7 @@ def preview_stop(now: ActionContext, target: StopTarget, *, kills: bool = False)
             *describe_unreachable(now, target.nodes),
         ),
         is_required=not target.replaces or bool(serving or unlisted),
-        accept="kill it" if kills else "stop it",
+        accept=f"{verb.lower()} it",
         wanted=None if not serving and not unlisted else names.pop() if len(names) == 1 else "all",
     )
 
@@ -143,14 +144,14 @@ def _preview_removal(ended: Sequence[InstanceView]) -> Preview:
     )  # fmt: skip
 
 
-def _format_question(target: StopTarget, stopped: Sequence[InstanceView], *, kills: bool) -> str:
+def _format_question(target: StopTarget, stopped: Sequence[InstanceView], verb: str) -> str:
     nodes = target.nodes or tuple(dict.fromkeys(one.node for one in stopped))
     there = f" on {' and '.join(nodes)}" if nodes else ""
     if target.replaces:
         return f"Stop what runs as {target.instance}{there}, and start it again?"
     if target.frees:
         return f"Stop everything that sparkctl started{there}?"
-    return f"{'Kill' if kills else 'Stop'} {target.instance or 'every instance that sparkctl started'}{there}?"
+    return f"{verb} {target.instance or 'every instance that sparkctl started'}{there}?"
 
 
 def _describe_served_clients(one: InstanceView, now: ActionContext) -> tuple[Sentence, ...]:

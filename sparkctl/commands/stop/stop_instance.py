@@ -131,18 +131,20 @@ async def list_remaining_containers(ctx: CommandContext, sessions: Sequence[Node
     for session in sessions:
         node = session.node.name
         try:
-            look, containers = await gather_or_cancel(
+            inspection, containers = await gather_or_cancel(
                 session.read_node("memory", "processes", "gpu"), session.docker.list_containers()
             )
             views = await gather_or_cancel(
-                *(build_instance_view(session, one, look.get_container_memory(one.id)) for one in containers)
+                *(build_instance_view(session, one, inspection.get_container_memory(one.id)) for one in containers)
             )
         except SparkctlError as error:
             emit(WarningEmitted(ctx.clock.unix_time(), node, error.message, error.hint))
             continue
         found = tuple(view for view in views if view is not None)
         emit(ContainersListed(ts=ctx.clock.unix_time(), node=node, instances=found))
-        lines.append(f"{node}: {format_gib(None if look.memory is None else look.memory.available)} available")
+        lines.append(
+            f"{node}: {format_gib(None if inspection.memory is None else inspection.memory.available)} available"
+        )
         lines += [
             f"{node}: {sanitize_line(one.container)} was not started by sparkctl and is left alone ({format_gib(one.memory)})"
             for one in found
@@ -204,7 +206,7 @@ class StopInstance(Request):
 
     def preview(self, now: ActionContext) -> Preview:
         """Return the question before it; a dry run needs none."""
-        question = preview_stop(now, self.target, kills=self.grace == 0)
+        question = preview_stop(now, self.target, "Kill" if self.grace == 0 else "Stop")
         return replace(question, is_required=not self.dry_run)
 
     def run(self, ctx: CommandContext) -> AsyncGenerator[Event, None]:
@@ -270,6 +272,7 @@ class _StopRun:
             await self._list_containers(self.request.nodes, stack)
             await self._find_other_ranks(stack)
             chosen = self._choose_instances()
+            self._refuse_ambiguous(chosen)
             self._report_needs(chosen)
             if self.request.dry_run:
                 self._report_affected_nodes(chosen)
@@ -279,6 +282,18 @@ class _StopRun:
                 return await self._build_end(StopResult(), chosen)
             with self._replace_pending_stops(chosen):
                 return await self._stop_instances(chosen)
+
+    def _refuse_ambiguous(self, chosen: Sequence[InstanceContainers]) -> None:
+        """Refuse to guess which of several whole instances of one name is meant. Ranks that are left of other starts count as none."""
+        named = [whole for whole in chosen if whole.name == self.request.instance and not whole.missing]
+        if len(named) < 2 or self.request.names_nodes:
+            return
+        where = [" and ".join(whole.nodes) for whole in named]
+        words = [shlex.join(word for node in whole.nodes for word in ("--node", node)) for whole in named]
+        raise InvalidInput(
+            f"{self.request.instance} runs more than once: on {', and on '.join(where)}",
+            "\n".join(f"sparkctl down {self.request.instance} {one}" for one in words),
+        )
 
     async def _stop_instances(self, chosen: Sequence[InstanceContainers]) -> CommandEnded:
         locks: dict[NodeName, HeldNodeLock | BorrowedNodeLock] = {}

@@ -76,7 +76,8 @@ async def run_switch_checks(
     if len(launches) > 1:
         await _check_connectivity(transaction, request)
     weights = max(
-        (sum(size for one in inspection.look.models for _, size in one.files) for inspection in scenes), default=0
+        (sum(size for one in inspection.node_inspection.models for _, size in one.files) for inspection in scenes),
+        default=0,
     )
     proofs = [f"the image is there{'' if len(launches) == 1 else ', the same on each'}"]
     proofs += [f"{max(files)} files of weights are complete ({format_gib(weights)})"] if any(files) else []
@@ -94,8 +95,8 @@ async def _inspect_node(
     paths = list_mount_sections(launch)
     disk = [f"disk={engine.root_dir}"] if engine.root_dir else []
     wanted = node_fit.list_model_sections(request.profile, coming.model_plan)
-    look = await session.read_node("identity", "memory", "listen", "docker", "sudo", *disk, *paths, *wanted)
-    return PreflightInspection(look, containers, engine, image)
+    inspection = await session.read_node("identity", "memory", "listen", "docker", "sudo", *disk, *paths, *wanted)
+    return PreflightInspection(inspection, containers, engine, image)
 
 
 def _check_start_decision(
@@ -107,12 +108,12 @@ def _check_start_decision(
 ) -> None:
     """Make the decision of `up`, with the stopped containers counted as gone."""
     freed = {port for one in inspection.containers if one.id in goes for port in (parse_port_label(one), *one.ports)}
-    listening = inspection.look.listening
-    look = replace(inspection.look, listening=None if listening is None else listening - freed, paths=())
+    listening = inspection.node_inspection.listening
+    look = replace(inspection.node_inspection, listening=None if listening is None else listening - freed, paths=())
     left = tuple(one for one in inspection.containers if one.id not in goes)
     decision = decide_start(
         launch,
-        replace(inspection, look=look, containers=left),
+        replace(inspection, node_inspection=look, containers=left),
         replace=False,
         again=request.retry_command,
         made_by=request.profile.image_made_by,
@@ -125,7 +126,7 @@ def _refuse_missing_mounts(
     transaction: SwitchTransaction, request: SwitchInstance, launch: LaunchPlan, inspection: PreflightInspection
 ) -> None:
     """Refuse a missing mount source now; the engine would find no model only after the old one is stopped."""
-    for caution in check_mounts(launch, inspection.look):
+    for caution in check_mounts(launch, inspection.node_inspection):
         if caution.is_missing and not request.keep_going:
             raise OperationRefused(
                 caution.message, f"put the files there, or start without them: {request.retry_command} --keep-going"
@@ -136,8 +137,8 @@ def _refuse_missing_mounts(
 def _check_drop_caches_right(
     transaction: SwitchTransaction, launch: LaunchPlan, inspection: PreflightInspection
 ) -> None:
-    if launch.drop_caches and inspection.look.drop_right not in (None, "allowed"):
-        user = inspection.look.identity.user if inspection.look.identity else None
+    if launch.drop_caches and inspection.node_inspection.drop_right not in (None, "allowed"):
+        user = inspection.node_inspection.identity.user if inspection.node_inspection.identity else None
         hint = format_sudoers_command(transaction.sessions[launch.node].node, user)
         transaction.warn(launch.node, "the page cache cannot be dropped without a password here", hint)
 
@@ -276,7 +277,7 @@ class SwitchInspection:
     on one node, whose arguments describe the model.
     """
 
-    look: NodeInspection
+    node_inspection: NodeInspection
     containers: tuple[Container, ...]
     launch: LaunchPlan | None
     alone: LaunchPlan | None
@@ -308,8 +309,8 @@ async def inspect_switch_nodes(
 async def _inspect_switch_node(ctx: CommandContext, request: SwitchInstance, session: NodeSession) -> SwitchInspection:
     await session.link.connect()
     once = ["identity", "docker"] if session.home is None else []
-    look = await session.read_node(*once, "journal", "memory", "processes", "gpu", "listen")
-    refuse_without_docker(session.node.name, look)
+    inspection = await session.read_node(*once, "journal", "memory", "processes", "gpu", "listen")
+    refuse_without_docker(session.node.name, inspection)
     launch, alone = (_build_planned_launch(ctx, request, session, alone=one) for one in (False, True))
     needed = [
         (of, _build_need_launch(ctx, of, session))
@@ -319,23 +320,23 @@ async def _inspect_switch_node(ctx: CommandContext, request: SwitchInstance, ses
     own = [(request, alone)] if alone is not None else []
     if not (own or needed):
         return SwitchInspection(
-            look=look,
+            node_inspection=inspection,
             containers=await session.docker.list_containers(),
             launch=None,
             alone=None,
             loading_ids=frozenset(),
             has_image=True,
         )
-    switch_journal_io.refuse_if_journal_found(session.node.name, ctx, look.journal)
+    switch_journal_io.refuse_if_journal_found(session.node.name, ctx, inspection.journal)
     images = await gather_or_cancel(*(session.docker.inspect_image(one.image) for _, one in (*own, *needed)))
     containers, models = await gather_or_cancel(
         session.docker.list_containers(),
         _read_model_files(session, [*own, *needed]),
     )
-    look = replace(look, models=models)
-    loading_ids = await node_fit.find_loading_containers(session, look, containers)
+    inspection = replace(inspection, models=models)
+    loading_ids = await node_fit.find_loading_containers(session, inspection, containers)
     return SwitchInspection(
-        look=look,
+        node_inspection=inspection,
         containers=containers,
         launch=launch,
         alone=alone,
@@ -392,19 +393,21 @@ def _build_node_state(
     ctx: CommandContext, request: SwitchInstance, session: NodeSession, seen: SwitchInspection
 ) -> NodeInventory:
     alive = [one for one in seen.containers if one.is_alive]
-    memory = seen.look.memory
+    memory = seen.node_inspection.memory
     needs: list[IncomingRank] = []
     for one in seen.needs:
         needs.append(_build_need(ctx, session, seen, one, tuple(needs)))
     return NodeInventory(
         node=session.node.name,
         occupants=tuple(
-            RankContainer(session.node.name, one, seen.look.get_container_memory(one.id), parse_port_label(one))
+            RankContainer(
+                session.node.name, one, seen.node_inspection.get_container_memory(one.id), parse_port_label(one)
+            )
             for one in alive
         ),
         total=None if memory is None else memory.total,
         available=None if memory is None else max(0, memory.available),
-        listening=seen.look.listening,
+        listening=seen.node_inspection.listening,
         ended=tuple((one.name, one.is_managed) for one in seen.containers if not one.is_alive),
         coming=None if seen.launch is None else _build_new_launch(ctx, request, session, seen, seen.launch, needs),
         needs=tuple(needs),
@@ -441,7 +444,7 @@ def _build_new_launch(
 ) -> IncomingRank:
     measured = node_fit.MeasuredNode(
         ctx=ctx,
-        look=seen.look,
+        node_inspection=seen.node_inspection,
         containers=seen.containers,
         loading_ids=seen.loading_ids,
         node_count=len(request.nodes),
@@ -455,7 +458,9 @@ def _build_new_launch(
 
     profile, again = request.profile, request.retry_command
     plan = launch if seen.alone is None or launch is not seen.launch else seen.alone
-    lacking = next((one for one in find_missing_models(profile, plan, seen.look.models) if one.is_required), None)
+    lacking = next(
+        (one for one in find_missing_models(profile, plan, seen.node_inspection.models) if one.is_required), None
+    )
     return IncomingRank(
         plan=launch,
         has_image=seen.has_image,

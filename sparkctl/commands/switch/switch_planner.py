@@ -374,7 +374,7 @@ def _explain_unknown_fit(draft: _PlanBuilder, site: NodeInventory) -> list[str]:
     if not stays:
         return []
     most = max(stays, key=lambda whole: sum(one.held or 0 for one in whole.containers_on(site.node)))
-    held, name = format_gib(sum(one.held or 0 for one in most.containers_on(site.node))), sanitize_line(most.name)
+    memory, name = format_gib(sum(one.held or 0 for one in most.containers_on(site.node))), sanitize_line(most.name)
     command = f"sparkctl down {shlex.quote(name)}"
     command = (
         (command if len(most.parts) > 1 else f"{command} --node {site.node}")
@@ -383,7 +383,7 @@ def _explain_unknown_fit(draft: _PlanBuilder, site: NodeInventory) -> list[str]:
     )
     where = "" if most.is_managed else f", on {site.node}"
     return [
-        f"so nothing stops for memory on {site.node}, where {name} holds most: {held}. To have it first{where}: {command}"
+        f"so nothing stops for memory on {site.node}, where {name} holds most: {memory}. To have it first{where}: {command}"
     ]
 
 

@@ -17,7 +17,7 @@ from sparkctl.model.events import Emit, SwitchStepReported, WarningEmitted
 from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.model.switch_plan import JournalPresence, SwitchJournal, SwitchJournalStatus, SwitchStep
 from sparkctl.monitor import switch_journal_io as journals
-from sparkctl.node.switch_journal_codec import NO_JOURNAL, encode_switch_journal
+from sparkctl.monitor.switch_journal_io import NO_JOURNAL, encode_switch_journal
 from sparkctl.transport.node_session import NodeSession, SharedSession
 
 _FINAL_CHECK_SECONDS = 5.0  # seconds to wait for a lost node before the result leaves it out

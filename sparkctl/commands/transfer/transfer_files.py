@@ -118,10 +118,10 @@ async def _read_checksums(
 ) -> list[str | None]:
     """Return the checksum of each file, None where it could not be read."""
     found: list[str | None] = [None] * len(files)
-    held = await start_transfer_program(session, {"role": "sum", "files": list(files)})
+    process = await start_transfer_program(session, {"role": "sum", "files": list(files)})
     done = 0
     try:
-        while line := await asyncio.wait_for(held.readline(), _CHECKSUM_TIMEOUT_SECONDS):
+        while line := await asyncio.wait_for(process.readline(), _CHECKSUM_TIMEOUT_SECONDS):
             message = parse_message(session.node.name, line)
             if "done" in message:
                 return found
@@ -132,7 +132,7 @@ async def _read_checksums(
     except TimeoutError:
         pass
     finally:
-        await held.release()
+        await process.release()
     raise NodeUnreachable(session.node.name, f"{session.node.name} did not finish the checksums of its files")
 
 

@@ -271,7 +271,7 @@ async def _transfer_to_target(ctx: CommandContext, request: TransferProfile, tar
 async def _read_node_contents(ctx: CommandContext, request: TransferProfile, session: NodeSession) -> NodeContents:
     """Inspect one node."""
     node = session.node
-    look = await session.read_node("identity", "docker", "fabric")
+    inspection = await session.read_node("identity", "docker", "fabric")
     engine = load_engine(request.profile.engine)
     plan = make_plan(
         request.profile,
@@ -284,7 +284,7 @@ async def _read_node_contents(ctx: CommandContext, request: TransferProfile, ses
     wanted = list_checkpoint_paths(request.profile, plan, request.kinds) if request.model else ()
     image, rooms = None, []
     if request.image:
-        refuse_without_docker(node.name, look)
+        refuse_without_docker(node.name, inspection)
         image, info = await gather_or_cancel(
             session.docker.inspect_image(request.profile.image), session.docker.read_info()
         )
@@ -298,7 +298,7 @@ async def _read_node_contents(ctx: CommandContext, request: TransferProfile, ses
             f"python3 cannot run on {node.name}, and a transfer needs it ({error})",
             f"on {node.name}: sudo apt install python3",
         ) from error
-    lanes = look.lanes
+    lanes = inspection.lanes
     own = NodeLanes(node.name, lanes.lanes if lanes else (), has_devices=lanes is not None and lanes.has_devices)
     return NodeContents(node=node.name, image=image, places=found, docker_room=room[0] if room else None, lanes=own)
 

@@ -161,10 +161,10 @@ class TransferStream:
         """Let `read_messages` raise this error as if an end had reported it."""
         await self._messages.put((side, {"error": words}))
 
-    async def forward_messages(self, side: str, held: RemoteProcess) -> None:
+    async def forward_messages(self, side: str, process: RemoteProcess) -> None:
         """Forward the messages of one end as fast as they are read; lines without JSON come from a login shell."""
         try:
-            while line := await held.readline():
+            while line := await process.readline():
                 await self._messages.put((side, parse_message(self.names[side], line)))
         except NodeError as lost:
             await self._messages.put((side, {"error": lost.message}))
@@ -292,17 +292,17 @@ async def open_transfer_stream(
 async def start_transfer_program(session: NodeSession, request: dict[str, Any]) -> RemoteProcess:
     """Start one end of a stream on a node."""
     ask = model_files_decoder.build_transfer_program(request)
-    held = await session.link.start_process(ask.argv)
-    await held.write(ask.stdin)
-    return held
+    process = await session.link.start_process(ask.argv)
+    await process.write(ask.stdin)
+    return process
 
 
-async def _read_ports(session: NodeSession, held: RemoteProcess, streams: int) -> list[int]:
+async def _read_ports(session: NodeSession, process: RemoteProcess, streams: int) -> list[int]:
     """Return the ports where an end listens, one for each stream."""
     node = session.node.name
     try:
         async with asyncio.timeout(_START_TIMEOUT_SECONDS):
-            while line := await held.readline():
+            while line := await process.readline():
                 message = parse_message(node, line)
                 if "ports" in message and len(message["ports"]) == streams:
                     return list(message["ports"])

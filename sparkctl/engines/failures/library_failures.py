@@ -189,6 +189,42 @@ KERNEL_FAILURES = (
         needle="ssertion error ",
     ),
     failure_rule(
+        r"(?:nvrtc|nvcc|NVRTC)\b.{0,60}\binvalid value for --gpu-architecture|nvcc fatal {1,4}: {1,4}Unsupported gpu architecture",
+        FailureCause.KERNEL_UNSUPPORTED,
+        "The image's CUDA compiler is older than this GPU and does not know it (a GB10 is sm_121).",
+        "Take an image of CUDA 13 (12.9 at least).",
+        needle=("invalid value for --gpu-architecture", "Unsupported gpu architecture"),
+        on="image",
+    ),
+    failure_rule(
+        r"(?P<what>\b(?:CUDNN|CUBLAS|CUSPARSE|CUSOLVER|CUFFT)_STATUS_(?:NOT_SUPPORTED_)?ARCH_MISMATCH)",
+        FailureCause.KERNEL_UNSUPPORTED,
+        "A CUDA library in the image has no kernel for this GPU (a GB10 is sm_121): {what}",
+        "Take an image with a newer CUDA and cuDNN (CUDA 13), or choose another backend for it.",
+        needle="_ARCH_MISMATCH",
+        on="image",
+    ),
+    failure_rule(
+        r"(?:requires?|needs?) (?:at least )?(?P<wants>\d{1,7} ?(?:[KM]i?B|bytes)?) of (?:dynamic |static )?shared memory"
+        r"(?:.{0,80}?(?:supports?|has|have|limit(?: is)?|maximum(?: is)?|available:?) (?:only )?(?P<has>\d{1,7} ?(?:[KM]i?B|bytes)?))?",
+        FailureCause.KERNEL_UNSUPPORTED,
+        "A GPU kernel needs {wants} of shared memory for a block, more than this GPU has[: {has}] (a GB10: 99 KiB).",
+        _OTHER_BACKEND,
+        needle=" shared memory",
+        exception=True,
+        on="args.attention-backend",
+    ),
+    failure_rule(
+        r"(?P<what>[\w .'-]{0,80}(?:not (?:available|supported|implemented)|unavailable|unsupported) (?:on this (?:GPU )?arch(?:itecture)?\b"
+        r"(?: \(sm_?\d{2,3}\w?\))?|(?:for|in) this (?:GPU )?arch(?:itecture)? \(sm_?\d{2,3}\w?\)))",
+        FailureCause.KERNEL_UNSUPPORTED,
+        "A GPU kernel was not made for this GPU (a GB10 is sm_121): {what}",
+        _OTHER_BACKEND,
+        needle=(" on this ", " for this ", " in this "),
+        exception=True,
+        on="image",
+    ),
+    failure_rule(
         r"(?P<what>type fp8\w{1,12} not supported in this architecture)",
         FailureCause.KERNEL_UNSUPPORTED,
         "A Triton kernel uses a number format that this GPU does not have: {what}",
@@ -252,6 +288,16 @@ KERNEL_FAILURES = (
             "not available",
         ),
         exception=True,
+        on="image",
+    ),
+    # A check of the GPU's own architecture: DeepGEMM's 'arch_major == 9 or arch_major == 10', CUTLASS's `arch >= 90`.
+    failure_rule(
+        r"ssertion(?: error | failed| `|Error: ).{0,300}?['\"` (](?P<what>[\w.>-]{0,30}?(?:arch|sm|cc|capability)(?:_?(?:major|minor|version))?"
+        r"(?:\(\)|\[0\]){0,2} ?(?:==|>=|<=|<|>|in) ?[(\[]?\d[^'`\"]{0,80})",
+        FailureCause.KERNEL_UNSUPPORTED,
+        "A kernel was not made for this GPU (a GB10 is sm_121): it asks for {what}",
+        f"{_OTHER_BACKEND} DeepGEMM is off with env.VLLM_USE_DEEP_GEMM: 0 (SGLang: env.SGLANG_ENABLE_JIT_DEEPGEMM: 0).",
+        needle=("ssertion error ", "ssertion failed", "ssertion `", "ssertionError: "),
         on="image",
     ),
 )
@@ -899,6 +945,16 @@ DISTRIBUTED_FAILURES = (
         needle=("error", "NCCL Error", "Some NCCL operations have ", "Timeout at NCCL work"),
         weight=FailureWeight.LIKELY,
     ),
+    # A watchdog tells so of every rank once one of them failed.
+    failure_rule(
+        r"NCCL communicator was aborted on rank (?P<rank>\d{1,4})(?:\. {1,2}Original reason for failure was: (?P<what>.{1,200}))?",
+        FailureCause.NCCL,
+        "NCCL, which connects the ranks, was stopped on rank {rank}[: {what}].",
+        "It stops where a rank does not answer: read that rank's log, and the lines before this one. If no rank failed, check the link "
+        "between the nodes (sparkctl doctor); with env.NCCL_DEBUG: INFO the log names the reason.",
+        needle="NCCL communicator was aborted",
+        weight=FailureWeight.EXCEPTION,
+    ),
     failure_rule(
         r"NET/IB ?: Got completion from peer (?P<peer>\S+) with status=(?P<status>\d+)",
         FailureCause.NCCL,
@@ -985,7 +1041,8 @@ MODEL_WORDS = (
         weight=FailureWeight.LIKELY,
     ),
     failure_rule(
-        r"(?P<what>(?:draft|speculative|EAGLE|eagle)[^:]{0,80}(?:vocab|hidden[ _]size|tokenizer)[^.]{0,100}(?:match|differ|equal|same)[^.]{0,160})",
+        r"(?P<what>(?:[Dd]raft|[Ss]peculative|EAGLE|eagle)[^:]{0,80}(?:vocab|hidden[ _]size|tokenizer)[^.]{0,100}"
+        r"(?:match|differ|equal|same)[^.]{0,160})",
         FailureCause.DRAFT_MISMATCH,
         "The draft model does not belong to the model: {what}",
         "Take the draft model that was made for exactly this model, or draft without one (NGRAM).",
@@ -1095,6 +1152,11 @@ def _list_needles(number: int, signal: str, *names: str) -> tuple[str, ...]:
     return (*names, *codes, f"status={number}/{signal}", f"signal {number} (", f"SIG{signal} ")
 
 
+# Since Rust 1.73 the message stands on the line after the place; before, it was quoted.
+_PANIC_MESSAGE = (
+    r"(?:\(\d{1,9}\) )?panicked at (?:'(?P<said>.{1,400})', (?P<old>\S{1,300}?):?$"
+    r"|(?P<place>\S{1,300}:\d{1,9}:\d{1,9}): (?!note: run with|stack backtrace:)(?P<what>\S.{0,400}))"
+)
 # A program that ends so leaves no other reason in its log: the line is the proof. A line that names a cause has more weight.
 _PROGRAM_DEATHS = (
     failure_rule(
@@ -1170,20 +1232,28 @@ _PROGRAM_DEATHS = (
         weight=FailureWeight.DEATH,
     ),
     failure_rule(
-        r"^thread 'main' (?:\(\d{1,9}\) )?panicked at (?:'(?P<what>.{1,400})', )?(?P<place>\S{1,300}?):?$|^panic: (?P<go>\S.{0,400})",
+        rf"^thread 'main' {_PANIC_MESSAGE}|^panic: (?P<go>\S.{{0,400}})",
         FailureCause.CRASHED,
-        "The program panicked[ at {place}][: {what}][: {go}]",
-        "The lines after this one say why. Take a newer or an older image.",
+        "The program panicked[ at {place}][ at {old}][: {what}][: {said}][: {go}]",
+        _OTHER_IMAGE,
         needle=("panicked at ", "panic: "),
         weight=FailureWeight.DEATH,
     ),
     failure_rule(
-        r"^thread '[^']{0,80}' (?:\(\d{1,9}\) )?panicked at (?:'(?P<what>.{1,400})', )?(?P<place>\S{1,300}?):?$",
+        rf"^thread '[^']{{0,80}}' {_PANIC_MESSAGE}",
         FailureCause.CRASHED,
-        "A thread of the program panicked at {place}[: {what}]",
-        "The lines after this one say why. Take a newer or an older image.",
+        "A thread of the program panicked[ at {place}][ at {old}][: {what}][: {said}]",
+        _OTHER_IMAGE,
         needle="panicked at ",
         weight=FailureWeight.EXCEPTION,
+    ),
+    failure_rule(
+        r"^thread '[^']{0,80}' (?:\(\d{1,9}\) )?panicked at (?P<place>\S{1,300}:\d{1,9}:\d{1,9}):",
+        FailureCause.CRASHED,
+        "The program, or a thread of it, panicked at {place}.",
+        "The message is on the line after this one. " + _OTHER_IMAGE,
+        needle="panicked at ",
+        weight=FailureWeight.LOST,
     ),
     failure_rule(
         r"^libc\+\+abi\S{0,10}: terminating (?:due to|with) uncaught exception of type (?P<kind>[\w:]{1,100}?): (?P<what>\S.*)",

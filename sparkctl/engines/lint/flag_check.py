@@ -44,7 +44,7 @@ _SIZE_PATTERN = re.compile(r"-?[0-9][0-9_]*((\.[0-9]+)?[kKmMgGtT])?")
 _MAX_LISTED_CHOICES = 10  # the number of choices in a message
 
 
-def check_flag_value(one: ProfileFlag, reading: FlagMatch, held: LintContext) -> Iterator[LintMessage]:
+def check_flag_value(one: ProfileFlag, reading: FlagMatch, context: LintContext) -> Iterator[LintMessage]:
     """Yield diagnostics of a flag's value."""
     flag = reading.flag
     if flag is None:
@@ -71,9 +71,9 @@ def check_flag_value(one: ProfileFlag, reading: FlagMatch, held: LintContext) ->
         for word in words:
             if not has_env_reference(word):
                 yield from (
-                    _check_dotted_key(one, flag, reading, word, held)
+                    _check_dotted_key(one, flag, reading, word, context)
                     if reading.key
-                    else _check_word(one, flag, word, held)
+                    else _check_word(one, flag, word, context)
                 )
 
 
@@ -109,36 +109,36 @@ def _check_switch(one: ProfileFlag, name: str) -> Iterator[LintMessage]:
     yield _build_value_message(LintRule.UNWANTED_VALUE, one, message, change=change)
 
 
-def _check_word(one: ProfileFlag, flag: EngineFlag, word: str, held: LintContext) -> Iterator[LintMessage]:
+def _check_word(one: ProfileFlag, flag: EngineFlag, word: str, context: LintContext) -> Iterator[LintMessage]:
     if flag.nullable and word in ("None", ""):
         return
     if flag.choices is not None and word not in flag.choices:
         yield _build_value_message(
-            LintRule.BAD_CHOICE, one, _describe_bad_choice(flag.name, flag.name, word, flag.choices, held)
+            LintRule.BAD_CHOICE, one, _describe_bad_choice(flag.name, flag.name, word, flag.choices, context)
         )
     elif flag.values is not None and not _is_one_of(word, flag.values, fold=flag.fold_case):
-        message, level = _describe_bad_choice(flag.name, flag.name, word, flag.values, held), LintSeverity.ERROR
-        if flag.name in held.lore.replaceable:
+        message, level = _describe_bad_choice(flag.name, flag.name, word, flag.values, context), LintSeverity.ERROR
+        if flag.name in context.lore.replaceable:
             message, level = (
-                f"{message}; {held.title} starts only where the checkpoint names its own, which replaces it",
+                f"{message}; {context.title} starts only where the checkpoint names its own, which replaces it",
                 LintSeverity.WARNING,
             )
         yield _build_value_message(LintRule.BAD_CHOICE, one, message, level)
-    elif near := _find_misspelt_parser(flag, word, held):
-        message = f"no {held.title} that sparkctl knows has a {flag.name} {quote_value(word, flag.name)}; did you mean {near}?"
+    elif near := _find_misspelt_parser(flag, word, context):
+        message = f"no {context.title} that sparkctl knows has a {flag.name} {quote_value(word, flag.name)}; did you mean {near}?"
         yield _build_value_message(LintRule.BAD_CHOICE, one, message, LintSeverity.WARNING)
     elif word in flag.old_values:
-        message = f"{flag.name} {quote_value(word, flag.name)} is deprecated in {held}"
+        message = f"{flag.name} {quote_value(word, flag.name)} is deprecated in {context}"
         yield _build_value_message(LintRule.DEPRECATED_FLAG, one, message, LintSeverity.WARNING)
     elif wanted := _expected_type(flag.type, word):
         yield _build_value_message(
             LintRule.BAD_VALUE, one, f"{flag.name} wants {wanted}, not {quote_value(word, flag.name)}"
         )
     elif flag.keys is not None:
-        yield from _check_json(one, flag, word, held)
+        yield from _check_json(one, flag, word, context)
 
 
-def _check_json(one: ProfileFlag, flag: EngineFlag, word: str, held: LintContext) -> Iterator[LintMessage]:
+def _check_json(one: ProfileFlag, flag: EngineFlag, word: str, context: LintContext) -> Iterator[LintMessage]:
     data = parse_json_value(word)
     if not isinstance(data, dict):
         yield _build_value_message(
@@ -146,11 +146,11 @@ def _check_json(one: ProfileFlag, flag: EngineFlag, word: str, held: LintContext
         )
         return
     for key, value in data.items():
-        yield from _check_json_key(one, flag, key, value, held, deeper=key if one.is_json else None)
+        yield from _check_json_key(one, flag, key, value, context, deeper=key if one.is_json else None)
 
 
 def _check_dotted_key(
-    one: ProfileFlag, flag: EngineFlag, reading: FlagMatch, word: str, held: LintContext
+    one: ProfileFlag, flag: EngineFlag, reading: FlagMatch, word: str, context: LintContext
 ) -> Iterator[LintMessage]:
     """Check one key of a JSON value, set by ``--name.key value``."""
     if flag.type not in (FlagValueType.JSON, FlagValueType.JSON_OR_TEXT):
@@ -159,18 +159,18 @@ def _check_dotted_key(
         )
     elif flag.keys is not None and reading.key is not None:
         first, dot, _ = reading.key.partition(".")
-        yield from _check_json_key(one, flag, first.replace("-", "_"), None if dot else word, held)
+        yield from _check_json_key(one, flag, first.replace("-", "_"), None if dot else word, context)
 
 
 def _check_json_key(
-    one: ProfileFlag, flag: EngineFlag, key: str, value: object, held: LintContext, deeper: str | None = None
+    one: ProfileFlag, flag: EngineFlag, key: str, value: object, context: LintContext, deeper: str | None = None
 ) -> Iterator[LintMessage]:
     known = dict(flag.keys or ())
     where = one.where if deeper is None else (*one.where, deeper)
     if key not in known:
         near = find_closest_match(key, known)
         meant = f"; did you mean {near}?" if near else ""
-        message = f"{flag.name} of {held} has no key {quote_value(key)}{meant}"
+        message = f"{flag.name} of {context} has no key {quote_value(key)}{meant}"
         yield LintMessage(
             kind=LintRule.BAD_KEY,
             level=LintSeverity.ERROR,
@@ -180,7 +180,7 @@ def _check_json_key(
             flag=one.word,
         )
     elif isinstance(value, str) and known[key] and value not in known[key] and not has_env_reference(value):
-        message = _describe_bad_choice(f"{flag.name} {key}", key, value, known[key], held)
+        message = _describe_bad_choice(f"{flag.name} {key}", key, value, known[key], context)
         yield LintMessage(
             kind=LintRule.BAD_CHOICE,
             level=LintSeverity.ERROR,
@@ -191,18 +191,18 @@ def _check_json_key(
         )
 
 
-def _find_misspelt_parser(flag: EngineFlag, word: str, held: LintContext) -> str | None:
+def _find_misspelt_parser(flag: EngineFlag, word: str, context: LintContext) -> str | None:
     """Return the parser of another version that is nearly called so; None if the word is one, or nothing is near. The names of this
     version's parsers may not be known."""
     if flag.values is not None or not flag.name.endswith("-parser"):
         return None
-    same = (one.by_name.get(flag.name) for one in held.others)
+    same = (one.by_name.get(flag.name) for one in context.others)
     known = {value for other in same if other is not None for value in other.values or ()}
     return None if word in known else find_closest_match(word, tuple(sorted(known)))
 
 
-def _describe_bad_choice(what: str, name: str, word: str, choices: tuple[str, ...], held: LintContext) -> str:
-    message = f"{what} of {held} does not take {quote_value(word, name)}"
+def _describe_bad_choice(what: str, name: str, word: str, choices: tuple[str, ...], context: LintContext) -> str:
+    message = f"{what} of {context} does not take {quote_value(word, name)}"
     if len(choices) <= _MAX_LISTED_CHOICES:
         return f"{message}; it is one of {', '.join(choices)}"
     near = find_closest_match(word, choices)
@@ -255,21 +255,21 @@ _MIN_NAME_SIMILARITY = 0.8  # long names resemble each other by chance
 _MAX_MISSING_LETTERS = 2  # at most so many letters missing at the end are a slip and not an intended abbreviation
 
 
-def check_flag_name(one: ProfileFlag, reading: FlagMatch, held: LintContext) -> LintMessage | None:
+def check_flag_name(one: ProfileFlag, reading: FlagMatch, context: LintContext) -> LintMessage | None:
     """Return a diagnostic of a flag's name, None if it is valid."""
     if reading.how is FlagMatchKind.EXACT and reading.flag is not None:
-        return _check_deprecated_name(one, reading.name, reading.flag, held)
+        return _check_deprecated_name(one, reading.name, reading.flag, context)
     if reading.how is FlagMatchKind.ABBREVIATED:
         is_slip = _is_truncation_slip(reading.name, one.word)
         fragile = "a flag that begins alike in another version would break it"
         message = f"{format_flag(one.word)} is short for {reading.name}; {fragile}"
         if is_slip:
-            message = f"{format_flag(one.word)} lacks the end of {reading.name}; {held} still takes it for that, and {fragile}"
+            message = f"{format_flag(one.word)} lacks the end of {reading.name}; {context} still takes it for that, and {fragile}"
         level = LintSeverity.WARNING if is_slip else LintSeverity.INFO
         return _build_name_message(LintRule.ABBREVIATED_FLAG, level, one, message, _plan_key_rename(one, reading.name))
     if reading.how is FlagMatchKind.AMBIGUOUS:
-        return _describe_ambiguous_flag(one, reading, held)
-    return _describe_unknown_flag(one, reading, held)
+        return _describe_ambiguous_flag(one, reading, context)
+    return _describe_unknown_flag(one, reading, context)
 
 
 def _is_truncation_slip(name: str, word: str) -> bool:
@@ -285,7 +285,7 @@ def format_flag(word: str) -> str:
     return truncate_text(sanitize_line(word), 60)
 
 
-def _check_deprecated_name(one: ProfileFlag, name: str, flag: EngineFlag, held: LintContext) -> LintMessage | None:
+def _check_deprecated_name(one: ProfileFlag, name: str, flag: EngineFlag, context: LintContext) -> LintMessage | None:
     if name in flag.hidden:
         kept = [alias for alias in flag.aliases if alias not in flag.hidden]
         instead = f"; it is {kept[-1]} now" if kept else ""
@@ -293,64 +293,64 @@ def _check_deprecated_name(one: ProfileFlag, name: str, flag: EngineFlag, held: 
             LintRule.DEPRECATED_FLAG,
             LintSeverity.INFO,
             one,
-            f"{name} is an old spelling{instead}, and {held} still takes it",
+            f"{name} is an old spelling{instead}, and {context} still takes it",
         )
     if not flag.deprecated:
         return None
     instead = f"; use {flag.replacement}" if flag.replacement else ""
-    new = held.catalogue.by_name.get(flag.replacement or "")
+    new = context.catalogue.by_name.get(flag.replacement or "")
     change = _plan_key_rename(one, new.name) if new is not None and new.takes is flag.takes else None
     return _build_name_message(
-        LintRule.DEPRECATED_FLAG, LintSeverity.WARNING, one, f"{name} is deprecated in {held}{instead}", change
+        LintRule.DEPRECATED_FLAG, LintSeverity.WARNING, one, f"{name} is deprecated in {context}{instead}", change
     )
 
 
-def _describe_ambiguous_flag(one: ProfileFlag, reading: FlagMatch, held: LintContext) -> LintMessage:
-    message = f"{format_flag(one.word)} could be {join_with_or(reading.matches)} in {held}, which refuses it"
-    if earlier := _find_older_catalogue(reading.name, held):
+def _describe_ambiguous_flag(one: ProfileFlag, reading: FlagMatch, context: LintContext) -> LintMessage:
+    message = f"{format_flag(one.word)} could be {join_with_or(reading.matches)} in {context}, which refuses it"
+    if earlier := _find_older_catalogue(reading.name, context):
         message += f"; in {earlier.version} it was a separate flag"
-    new = held.lore.names.get(reading.name)
-    if new in held.catalogue.by_name:
+    new = context.lore.names.get(reading.name)
+    if new in context.catalogue.by_name:
         message += f"; what it meant is {new} now"
-    words = held.lore.words.get(reading.name)
+    words = context.lore.words.get(reading.name)
     return _build_name_message(
         LintRule.AMBIGUOUS_FLAG,
         LintSeverity.ERROR,
         one,
         message + (f"; {words}" if words else ""),
-        _plan_replacement_name(one, reading.name, held),
+        _plan_replacement_name(one, reading.name, context),
     )
 
 
-def _describe_unknown_flag(one: ProfileFlag, reading: FlagMatch, held: LintContext) -> LintMessage:
-    name, has = format_flag(reading.name), held.catalogue.by_name
+def _describe_unknown_flag(one: ProfileFlag, reading: FlagMatch, context: LintContext) -> LintMessage:
+    name, has = format_flag(reading.name), context.catalogue.by_name
     dashed = reading.name.replace("_", "-")
     if dashed != reading.name and dashed in has:
-        message = f"{held} does not know {name}: its flags are written with dashes, {dashed}"
+        message = f"{context} does not know {name}: its flags are written with dashes, {dashed}"
         return _build_name_message(
             LintRule.UNKNOWN_FLAG, LintSeverity.ERROR, one, message, _plan_key_rename(one, dashed)
         )
     underscored = f"--{reading.name.lstrip('-').replace('-', '_')}"
     if underscored != reading.name and underscored in has:
-        message = f"{held} does not know {name}: its flags are written with underscores, {underscored}"
+        message = f"{context} does not know {name}: its flags are written with underscores, {underscored}"
         return _build_name_message(
             LintRule.UNKNOWN_FLAG, LintSeverity.ERROR, one, message, _plan_key_rename(one, underscored)
         )
     single = reading.name[1:]
-    if len(single) > 2 and single.startswith("-") and single in has and reading.name not in held.lore.names:
-        message = f"{held} does not know {name}: it is {single}, with one dash, or {has[single].name}"
+    if len(single) > 2 and single.startswith("-") and single in has and reading.name not in context.lore.names:
+        message = f"{context} does not know {name}: it is {single}, with one dash, or {has[single].name}"
         return _build_name_message(
             LintRule.UNKNOWN_FLAG, LintSeverity.ERROR, one, message, _plan_key_rename(one, has[single].name)
         )
-    earlier, words = _find_older_catalogue(reading.name, held), held.lore.words.get(reading.name)
-    message = f"{held} has no flag {name}"
+    earlier, words = _find_older_catalogue(reading.name, context), context.lore.words.get(reading.name)
+    message = f"{context} has no flag {name}"
     if earlier:
         message += f", which {earlier.version} had"
-    elif later := _list_catalogues_with_flag(reading.name, held.others):
+    elif later := _list_catalogues_with_flag(reading.name, context.others):
         message += f", which {later[0].version} has"
-    elif owners := [title for title, other in held.foreign if _has_exact_flag(reading.name, other)]:
+    elif owners := [title for title, other in context.foreign if _has_exact_flag(reading.name, other)]:
         message += f": it is a flag of {join_with_or(tuple(owners))}"
-    new = held.lore.names.get(reading.name)
+    new = context.lore.names.get(reading.name)
     if new in has:
         message += f"; {'it is' if earlier else 'here it is'} {new}"
     elif words is None and (near := find_closest_match(reading.name, has, _MIN_NAME_SIMILARITY)):
@@ -361,13 +361,13 @@ def _describe_unknown_flag(one: ProfileFlag, reading: FlagMatch, held: LintConte
         LintSeverity.ERROR,
         one,
         message + (f"; {words}" if words else ""),
-        _plan_replacement_name(one, reading.name, held),
+        _plan_replacement_name(one, reading.name, context),
     )
 
 
-def _find_older_catalogue(name: str, held: LintContext) -> FlagCatalogue | None:
+def _find_older_catalogue(name: str, context: LintContext) -> FlagCatalogue | None:
     """Return the newest older version that has a flag of this name."""
-    older = [one for one in held.others if parse_version(one.version) < parse_version(held.catalogue.version)]
+    older = [one for one in context.others if parse_version(one.version) < parse_version(context.catalogue.version)]
     found = _list_catalogues_with_flag(name, tuple(older))
     return found[-1] if found else None
 
@@ -381,11 +381,13 @@ def _has_exact_flag(name: str, catalogue: FlagCatalogue) -> bool:
     return match_flag(name, catalogue).how is FlagMatchKind.EXACT
 
 
-def _plan_replacement_name(one: ProfileFlag, name: str, held: LintContext) -> LintFix | None:
+def _plan_replacement_name(one: ProfileFlag, name: str, context: LintContext) -> LintFix | None:
     """Return the edit to the flag's name in this version, if the value means the same under both."""
-    new = held.lore.names.get(name)
+    new = context.lore.names.get(name)
     return (
-        None if new not in held.catalogue.by_name or name in held.lore.not_alike else _plan_key_rename(one, new or "")
+        None
+        if new not in context.catalogue.by_name or name in context.lore.not_alike
+        else _plan_key_rename(one, new or "")
     )
 
 
@@ -433,7 +435,7 @@ def check_flags(
     between others. A partial catalogue only informs.
     """
     module = load_engine_part(engine.name, "lint")  # without it only the catalogue decides
-    held = LintContext(
+    context = LintContext(
         title=engine.title,
         catalogue=catalogue,
         others=others,
@@ -442,40 +444,40 @@ def check_flags(
         version=version,
     )
     flags = collect_profile_flags(profile)
-    found = list(_allow_patched_flags(check_flags_by_catalogue(flags, held), profile, held))
+    found = list(_allow_patched_flags(check_flags_by_catalogue(flags, context), profile, context))
     if is_certain:
-        found = _name_newer_versions(found, flags, held)
+        found = _name_newer_versions(found, flags, context)
     else:
         for other in reversed(others):  # the newest that takes it is named
             if not any(map(_is_error, found)):
                 break
             rest = (catalogue, *(one for one in others if one is not other))
-            there = check_flags_by_catalogue(flags, replace(held, catalogue=other, others=rest))
+            there = check_flags_by_catalogue(flags, replace(context, catalogue=other, others=rest))
             refused = {(one.where, one.flag) for one in there if _is_error(one)}
             found = [
-                _downgrade_uncertain(one, other, held)
+                _downgrade_uncertain(one, other, context)
                 if _is_error(one) and (one.where, one.flag) not in refused
                 else one
                 for one in found
             ]
         if version is not None and _is_far_from_known(version, (catalogue, *others)):
             found = [
-                _downgrade_unknown_choice(one, version, held)
+                _downgrade_unknown_choice(one, version, context)
                 if _is_error(one) and one.kind is LintRule.BAD_CHOICE
                 else one
                 for one in found
             ]
         if not others:
-            found = [_warn_unknown_version(one, held) if _is_error(one) else one for one in found]
+            found = [_warn_unknown_version(one, context) if _is_error(one) else one for one in found]
     if catalogue.partial:
         found = [_downgrade_partial(one) if _is_error(one) else one for one in found]
     readings = _match_flags(flags, catalogue)
-    found += flag_combinations.check_repeated_flags(readings, held)
+    found += flag_combinations.check_repeated_flags(readings, context)
     settings = FlagSettings(readings, catalogue)
     if has_ignored_args(profile):
         found.append(flag_combinations.build_ignored_args_message(profile))
     if module:
-        found += module.check_engine_flags(profile, settings, held)
+        found += module.check_engine_flags(profile, settings, context)
     found += flag_combinations.check_port_and_name(profile, settings, engine.defaults.port)
     size = settings.get_setting("--tensor-parallel-size") or settings.get_setting("--pipeline-parallel-size")
     if size is not None:
@@ -492,19 +494,19 @@ def read_flag_settings(profile: Profile, catalogue: FlagCatalogue) -> FlagSettin
     return FlagSettings(_match_flags(collect_profile_flags(profile), catalogue), catalogue)
 
 
-def check_flags_by_catalogue(flags: tuple[ProfileFlag, ...], held: LintContext) -> Iterator[LintMessage]:
+def check_flags_by_catalogue(flags: tuple[ProfileFlag, ...], context: LintContext) -> Iterator[LintMessage]:
     """Yield what the parser alone decides, and values that an engine refuses soon after."""
     named: set[object] = set()
-    readings = _match_flags(flags, held.catalogue)
+    readings = _match_flags(flags, context.catalogue)
     given = {reading.flag.name for one, reading in readings if reading.flag is not None and not one.left_out}
     for one, reading in readings:
         if not one.left_out and one.where[:2] not in named:
-            if remark := check_flag_name(one, reading, held):
+            if remark := check_flag_name(one, reading, context):
                 yield remark
             if one.in_args:
                 named.add(one.where[:2])  # a list repeats the flag; report its wrong name once
         if reading.flag is None or reading.flag.extended_by not in given:
-            yield from check_flag_value(one, reading, held)
+            yield from check_flag_value(one, reading, context)
 
 
 def _match_flags(flags: tuple[ProfileFlag, ...], catalogue: FlagCatalogue) -> list[tuple[ProfileFlag, FlagMatch]]:
@@ -512,7 +514,7 @@ def _match_flags(flags: tuple[ProfileFlag, ...], catalogue: FlagCatalogue) -> li
     return [(one, match_flag(one.word, catalogue)) for one in flags if level is None or not one.word.startswith(level)]
 
 
-def _allow_patched_flags(found: Iterable[LintMessage], profile: Profile, held: LintContext) -> Iterator[LintMessage]:
+def _allow_patched_flags(found: Iterable[LintMessage], profile: Profile, context: LintContext) -> Iterator[LintMessage]:
     """Skip flags that the profile lists in ``patched_flags``: they belong to the image."""
     own = {engine_flags.flag_for_key(name).lstrip("-").replace("_", "-") for name in profile.patched_flags}
     said: set[str] = set()
@@ -522,7 +524,7 @@ def _allow_patched_flags(found: Iterable[LintMessage], profile: Profile, held: L
             yield one
         elif name not in said:
             said.add(name)
-            message = f"{one.flag} is not checked against {held}: the profile declares that its image differs"
+            message = f"{one.flag} is not checked against {context}: the profile declares that its image differs"
             yield LintMessage(
                 kind=LintRule.PATCHED_FLAG, level=LintSeverity.INFO, where=one.where[:2], message=message, flag=one.flag
             )
@@ -532,29 +534,29 @@ def _is_error(one: LintMessage) -> bool:
     return one.level is LintSeverity.ERROR
 
 
-def _downgrade_uncertain(one: LintMessage, other: FlagCatalogue, held: LintContext) -> LintMessage:
-    message = f"{one.message}; {held.title} {other.version} takes it, and which one this image has is not known"
+def _downgrade_uncertain(one: LintMessage, other: FlagCatalogue, context: LintContext) -> LintMessage:
+    message = f"{one.message}; {context.title} {other.version} takes it, and which one this image has is not known"
     return replace(one, level=LintSeverity.WARNING, message=message, change=None)
 
 
 def _name_newer_versions(
-    found: list[LintMessage], flags: tuple[ProfileFlag, ...], held: LintContext
+    found: list[LintMessage], flags: tuple[ProfileFlag, ...], context: LintContext
 ) -> list[LintMessage]:
     """Say of a value that is refused which later version takes it: a build of a commit after the release has its number, too."""
-    release = parse_version(held.catalogue.version)
+    release = parse_version(context.catalogue.version)
     wrong = {(one.where, one.flag) for one in found if one.kind is LintRule.BAD_CHOICE}
     takers: dict[tuple[FieldPath, str], str] = {}
-    for other in sorted(held.others, key=lambda each: parse_version(each.version)):
+    for other in sorted(context.others, key=lambda each: parse_version(each.version)):
         if parse_version(other.version) <= release or len(takers) == len(wrong):
             continue
-        there = check_flags_by_catalogue(flags, replace(held, catalogue=other))
+        there = check_flags_by_catalogue(flags, replace(context, catalogue=other))
         refused = {(each.where, each.flag) for each in there if _is_error(each)}
         takers = dict.fromkeys(wrong - refused, other.version) | takers
     return [
         replace(
             one,
-            message=f"{one.message}; {held.title} {taker} takes it, and so may a build made after the release of "
-            f"{held.catalogue.version}: list {one.flag.lstrip('-')} in patched_flags then",
+            message=f"{one.message}; {context.title} {taker} takes it, and so may a build made after the release of "
+            f"{context.catalogue.version}: list {one.flag.lstrip('-')} in patched_flags then",
         )
         if one.kind is LintRule.BAD_CHOICE and (taker := takers.get((one.where, one.flag)))
         else one
@@ -562,12 +564,12 @@ def _name_newer_versions(
     ]
 
 
-def _warn_unknown_version(one: LintMessage, held: LintContext) -> LintMessage:
+def _warn_unknown_version(one: LintMessage, context: LintContext) -> LintMessage:
     """Turn an error into a warning: neither the running version nor another version that might take the flag is known."""
     return replace(
         one,
         level=LintSeverity.WARNING,
-        message=f"{one.message}; which version of {held.title} this image has is not known",
+        message=f"{one.message}; which version of {context.title} this image has is not known",
     )
 
 
@@ -576,8 +578,8 @@ def _is_far_from_known(version: str, known: Iterable[FlagCatalogue]) -> bool:
     return all(parse_version(one.version)[:2] != parse_version(version)[:2] for one in known)
 
 
-def _downgrade_unknown_choice(one: LintMessage, version: str, held: LintContext) -> LintMessage:
-    message = f"{one.message}; the values that {held.title} {version} takes are not known, it may have this one"
+def _downgrade_unknown_choice(one: LintMessage, version: str, context: LintContext) -> LintMessage:
+    message = f"{one.message}; the values that {context.title} {version} takes are not known, it may have this one"
     return replace(one, level=LintSeverity.WARNING, message=message, change=None)
 
 

@@ -27,7 +27,9 @@ LONG_CONTEXT_TOKENS = 262144  # tokens: what a Qwen3.5 supports, and few need
 MAX_MEMORY_SHARE = 0.85  # of all memory: the rest is for the system, CUDA and the page cache
 
 
-def check_repeated_flags(readings: Sequence[tuple[ProfileFlag, FlagMatch]], held: LintContext) -> Iterator[LintMessage]:
+def check_repeated_flags(
+    readings: Sequence[tuple[ProfileFlag, FlagMatch]], context: LintContext
+) -> Iterator[LintMessage]:
     """Yield a warning for each flag that was given before: its last value counts."""
     seen: dict[tuple[str, str | None], str] = {}
     for one, reading in readings:
@@ -43,7 +45,7 @@ def check_repeated_flags(readings: Sequence[tuple[ProfileFlag, FlagMatch]], held
                 if one.in_args and reading.flag.takes in (FlagArity.MANY, FlagArity.ANY) and len(one.where) > 2
                 else ""
             )
-            message = f"{reading.name} is given twice{again}, and {held} takes the last one{hint}"
+            message = f"{reading.name} is given twice{again}, and {context} takes the last one{hint}"
             on_key = one.in_args and len(one.where) == 2
             yield LintMessage(
                 kind=LintRule.REPEATED_FLAG, level=LintSeverity.WARNING, where=one.where, message=message, on_key=on_key

@@ -56,7 +56,7 @@ _OFF_VALUES = frozenset({"off", "false", "0", "disabled"})
 _UNQUANTIZED_CACHE_TYPES = frozenset({"f32", "f16", "bf16"})
 
 
-def check_engine_flags(profile: Profile, settings: FlagSettings, held: LintContext) -> Iterator[LintMessage]:
+def check_engine_flags(profile: Profile, settings: FlagSettings, context: LintContext) -> Iterator[LintMessage]:
     """Yield diagnostics of combined flags of llama-server."""
     if settings.get_setting("--metrics") is None:
         message = "without --metrics llama-server has no /metrics, and the panel knows only what its log reports"

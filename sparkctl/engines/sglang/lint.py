@@ -90,7 +90,7 @@ _FP4_CACHE_BACKENDS = ("triton", "torch_native", "flex_attention", "trtllm_mha")
 _MLA_NAMES = re.compile(r"deepseek|kimi|glm", re.IGNORECASE)
 
 
-def check_engine_flags(profile: Profile, settings: FlagSettings, held: LintContext) -> Iterator[LintMessage]:
+def check_engine_flags(profile: Profile, settings: FlagSettings, context: LintContext) -> Iterator[LintMessage]:
     """Yield diagnostics of combined flags of SGLang."""
     algorithm = (settings.get_value(_ALGORITHM_FLAG) or "").upper()
     if settings.get_setting("--enable-metrics") is None:
@@ -105,7 +105,7 @@ def check_engine_flags(profile: Profile, settings: FlagSettings, held: LintConte
     yield from _check_speculative_sizes(settings, algorithm)
     yield from _check_draft_model(profile, settings, algorithm)
     yield from _check_unused_draft_sizes(settings)
-    yield from _check_draft_workspace(profile, settings, algorithm, held)
+    yield from _check_draft_workspace(profile, settings, algorithm, context)
     yield from flag_combinations.check_cpu_offload(settings)
     yield from _check_encoder(settings)
     yield from _check_fp4_cache(profile, settings)
@@ -138,13 +138,13 @@ def _check_speculative_sizes(settings: FlagSettings, algorithm: str) -> Iterator
 
 
 def _check_draft_workspace(
-    profile: Profile, settings: FlagSettings, algorithm: str, held: LintContext
+    profile: Profile, settings: FlagSettings, algorithm: str, context: LintContext
 ) -> Iterator[LintMessage]:
     """SGLang 0.5.12 with all three sizes of a draft head takes its share of what CUDA has free before the weights."""
     share, flag = settings.get_number(_SHARE_FLAG), settings.get_setting(_SHARE_FLAG)
     weights = profile.model.weights
     has_all = all(settings.get_setting(one) is not None for one in (_STEPS_FLAG, _TOPK_FLAG, _DRAFT_TOKENS_FLAG))
-    is_affected = (held.version or "").startswith("0.5.12") and algorithm in ("NEXTN", "EAGLE", "EAGLE3") and has_all
+    is_affected = (context.version or "").startswith("0.5.12") and algorithm in ("NEXTN", "EAGLE", "EAGLE3") and has_all
     if flag is None or share is None or not 0 < share <= 1 or profile.nodes > 1 or not is_affected:
         return
     most = (_CUDA_FREE_BYTES - (weights or 0) - _BESIDE_WEIGHTS_BYTES) / _CUDA_FREE_BYTES

@@ -40,7 +40,7 @@ class LogStep:
 
     after: float
     text: str
-    stream: str = "stderr"
+    stream: str
     end: str = "\n"
 
 

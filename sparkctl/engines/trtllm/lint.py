@@ -38,7 +38,7 @@ _FRACTION_FLAG = "--free_gpu_memory_fraction"
 _DEFAULT_FRACTION = 0.9
 
 
-def check_engine_flags(profile: Profile, settings: FlagSettings, held: LintContext) -> Iterator[LintMessage]:
+def check_engine_flags(profile: Profile, settings: FlagSettings, context: LintContext) -> Iterator[LintMessage]:
     """Yield diagnostics of combined flags of trtllm-serve."""
     has_file = settings.get_setting("--config") is not None
     if not has_file:

@@ -67,12 +67,12 @@ _MARLIN_VARIABLES = {
 _DEFAULT_BATCH_TOKENS, _DEFAULT_SEQUENCES = 2048, 256  # of one step; a large GPU gets more of both, in the same ratio
 
 
-def check_engine_flags(profile: Profile, settings: FlagSettings, held: LintContext) -> Iterator[LintMessage]:
+def check_engine_flags(profile: Profile, settings: FlagSettings, context: LintContext) -> Iterator[LintMessage]:
     """Yield diagnostics of combined flags of vLLM."""
     drafts = _read_speculation_settings(settings)
-    yield from _check_memory_share(settings, held, drafts)
+    yield from _check_memory_share(settings, context, drafts)
     yield from _check_speculation(profile, settings, drafts)
-    yield from _check_draft_batch(settings, held, drafts)
+    yield from _check_draft_batch(settings, context, drafts)
     yield from _check_mamba_block_size(settings)
     yield from _check_nvfp4(profile)
     yield from flag_combinations.check_cpu_offload(settings)
@@ -88,11 +88,11 @@ def check_engine_flags(profile: Profile, settings: FlagSettings, held: LintConte
     )
 
 
-def _check_memory_share(settings: FlagSettings, held: LintContext, drafts: dict[str, Any]) -> Iterator[LintMessage]:
+def _check_memory_share(settings: FlagSettings, context: LintContext, drafts: dict[str, Any]) -> Iterator[LintMessage]:
     """gpu-memory-utilization is a share of all of a Spark's memory, which also holds the system and the page cache."""
     if settings.get_setting("--kv-cache-memory-bytes") is not None:
         return  # it overrides the share
-    setting, flag = settings.get_setting(_SHARE_FLAG), held.catalogue.by_name.get(_SHARE_FLAG)
+    setting, flag = settings.get_setting(_SHARE_FLAG), context.catalogue.by_name.get(_SHARE_FLAG)
     given = setting.value if setting is not None else flag.default if flag is not None else None
     share = parse_size_number(given)
     if share is None or given is None:
@@ -106,7 +106,7 @@ def _check_memory_share(settings: FlagSettings, held: LintContext, drafts: dict[
     limit = DFLASH_MEMORY_SHARE if is_dflash else flag_combinations.MAX_MEMORY_SHARE
     if share <= limit:
         return
-    what = f"{_SHARE_FLAG} {given}" if setting is not None else f"{_SHARE_FLAG} is not set, and {held} takes {given}"
+    what = f"{_SHARE_FLAG} {given}" if setting is not None else f"{_SHARE_FLAG} is not set, and {context} takes {given}"
     why = (
         DFLASH_SHARE_ADVICE
         if is_dflash
@@ -136,7 +136,7 @@ def _check_mamba_block_size(settings: FlagSettings) -> Iterator[LintMessage]:
     )
 
 
-def _check_draft_batch(settings: FlagSettings, held: LintContext, drafts: dict[str, Any]) -> Iterator[LintMessage]:
+def _check_draft_batch(settings: FlagSettings, context: LintContext, drafts: dict[str, Any]) -> Iterator[LintMessage]:
     """Drafts made in parallel take ``num_speculative_tokens - 1`` tokens of each step for each sequence, until
     0.32, which no longer takes them off the batch.
 
@@ -144,7 +144,7 @@ def _check_draft_batch(settings: FlagSettings, held: LintContext, drafts: dict[s
     """
     tokens = parse_size_number(str(drafts.get("num_speculative_tokens", "")))
     setting = settings.get_setting(_SPECULATION_FLAG) or settings.get_setting("--spec-method")
-    is_affected = held.version is not None and parse_version(held.version) < (0, 32)
+    is_affected = context.version is not None and parse_version(context.version) < (0, 32)
     if setting is None or not is_affected:
         return
     if tokens is None or (drafts.get("method") != "dflash" and drafts.get("parallel_drafting") not in (True, "true")):

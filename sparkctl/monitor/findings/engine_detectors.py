@@ -75,10 +75,10 @@ class RejectedDraftsDetector:
                 )
                 found.append(
                     Finding(
-                        kind=FindingKind.DRAFTS_REJECTED,
-                        severity=Severity.NOTE if is_free else Severity.WARNING,
-                        node=snapshot.node,
-                        summary=f"{one.name} {words}: each step pays for them and yields one token",
+                        FindingKind.DRAFTS_REJECTED,
+                        Severity.NOTE if is_free else Severity.WARNING,
+                        snapshot.node,
+                        f"{one.name} {words}: each step pays for them and yields one token",
                         remedy="check that the draft model belongs to this checkpoint and its revision, and that its layers are not quantized "
                         "in a way that the engine cannot read; try it without drafts (take the speculative flags out of args)",
                         instance=one.name,
@@ -156,10 +156,10 @@ class LostPrefixDetector:
             ("KV cache", None if meter.kv_usage is None else meter.kv_usage * 100, ".0f", "%"),
         )
         return Finding(
-            kind=FindingKind.PREFIX_CACHE,
-            severity=Severity.WARNING if is_full else Severity.NOTE,
-            node=snapshot.node,
-            summary=f"{one.name} recomputes long prompts that its prefix cache served before: it is full, or the prompts now begin differently",
+            FindingKind.PREFIX_CACHE,
+            Severity.WARNING if is_full else Severity.NOTE,
+            snapshot.node,
+            f"{one.name} recomputes long prompts that its prefix cache served before: it is full, or the prompts now begin differently",
             remedy="fewer sessions at once or more KV cache (a larger mem-fraction-static / gpu-memory-utilization, kv-cache-dtype: fp8); check "
             "that the client does not change the beginning of its prompt (time, order of tools)",
             instance=one.name,
@@ -200,10 +200,10 @@ class StarvedDecodeDetector:
             )
             found.append(
                 Finding(
-                    kind=FindingKind.PREFILL_STARVES,
-                    severity=Severity.WARNING,
-                    node=snapshot.node,
-                    summary=f"a long prompt holds up the other requests of {one.name}: they get no token while it is read",
+                    FindingKind.PREFILL_STARVES,
+                    Severity.WARNING,
+                    snapshot.node,
+                    f"a long prompt holds up the other requests of {one.name}: they get no token while it is read",
                     remedy="read prompts in smaller pieces: a smaller max-num-batched-tokens (vLLM), or chunked-prefill-size with "
                     "enable-mixed-chunk (SGLang)",
                     instance=one.name,
@@ -275,10 +275,10 @@ class StalledRequestsDetector:
             )
             found.append(
                 Finding(
-                    kind=FindingKind.STALLED,
-                    severity=Severity.PROBLEM,
-                    node=snapshot.node,
-                    summary=f"the requests of {one.name} make no progress although it answers: no token and no prompt for minutes",
+                    FindingKind.STALLED,
+                    Severity.PROBLEM,
+                    snapshot.node,
+                    f"the requests of {one.name} make no progress although it answers: no token and no prompt for minutes",
                     remedy=f"see its log (sparkctl logs {name} --tail 50) on all its Sparks; then: sparkctl down {name}, and up again",
                     instance=one.name,
                     evidence=evidence,
@@ -320,10 +320,10 @@ class FullCacheDetector:
             )
             found.append(
                 Finding(
-                    kind=FindingKind.KV_FULL,
-                    severity=Severity.WARNING,
-                    node=snapshot.node,
-                    summary=f"the KV cache of {one.name} is full: requests are preempted and computed again",
+                    FindingKind.KV_FULL,
+                    Severity.WARNING,
+                    snapshot.node,
+                    f"the KV cache of {one.name} is full: requests are preempted and computed again",
                     remedy="fewer requests at once (max-num-seqs, or max-running-requests), a shorter context, kv-cache-dtype: fp8, or a larger "
                     "gpu-memory-utilization / mem-fraction-static",
                     instance=one.name,

@@ -45,10 +45,10 @@ class IdleLaneDetector:
             )
             found.append(
                 Finding(
-                    kind=FindingKind.IDLE_FUNCTION,
-                    severity=Severity.WARNING,
-                    node=snapshot.node,
-                    summary=f"{busy.name} moves {_format_gigabits(busy)} Gb/s and its other function {idle.name} nothing: "
+                    FindingKind.IDLE_FUNCTION,
+                    Severity.WARNING,
+                    snapshot.node,
+                    f"{busy.name} moves {_format_gigabits(busy)} Gb/s and its other function {idle.name} nothing: "
                     "half of the link is idle",
                     remedy=_format_lane_remedy(idle, links.get(idle.interface or "")),
                     evidence=evidence,
@@ -97,10 +97,10 @@ class MissingRouteDetector:
             whole = len(bare) == 2
             found.append(
                 Finding(
-                    kind=FindingKind.FABRIC_ROUTE,
-                    severity=Severity.WARNING if whole else Severity.NOTE,
-                    node=snapshot.node,
-                    summary=f"{names}: the link is up and no IPv4 network is on {'either' if whole else 'it'}: "
+                    FindingKind.FABRIC_ROUTE,
+                    Severity.WARNING if whole else Severity.NOTE,
+                    snapshot.node,
+                    f"{names}: the link is up and no IPv4 network is on {'either' if whole else 'it'}: "
                     + ("the other Spark cannot be reached over it" if whole else "NCCL can use half of the cable"),
                     remedy="sparkctl setup",
                     evidence=tuple(
@@ -151,10 +151,10 @@ def detect_missing_cable(snapshots: Sequence[NodeSnapshot]) -> list[Finding]:
         names = ", ".join(port.name for port in ports if port is not None)
         found.append(
             Finding(
-                kind=FindingKind.FABRIC,
-                severity=Severity.NOTE,
-                node=snapshot.node,
-                summary=f"no cable is connected: none of its fast ports ({names}) has a link",
+                FindingKind.FABRIC,
+                Severity.NOTE,
+                snapshot.node,
+                f"no cable is connected: none of its fast ports ({names}) has a link",
                 remedy="for models over several Sparks: plug the cable in at both ends, then: sparkctl doctor --fabric",
             )
         )
@@ -171,10 +171,10 @@ def detect_missing_network(snapshots: Sequence[NodeSnapshot]) -> list[Finding]:
         if others and not own & others:
             found.append(
                 Finding(
-                    kind=FindingKind.FABRIC_ROUTE,
-                    severity=Severity.WARNING,
-                    node=node,
-                    summary="its fabric has no network in common with the other Spark's: there is no route between them",
+                    FindingKind.FABRIC_ROUTE,
+                    Severity.WARNING,
+                    node,
+                    "its fabric has no network in common with the other Spark's: there is no route between them",
                     remedy="give the functions of one cable addresses of one network on both Sparks, then ping them",
                     evidence=(
                         FindingEvidence("here", ", ".join(sorted(own)), None, "routes"),
@@ -239,10 +239,10 @@ def _build_gid_finding(
     link_local = all((_find_gid(port, index) or RdmaGid(index)).type == _ROCE_V2_TYPE for port in wrong)
     summary = f"{one.name} uses GID index {index}, which is not a RoCE v2 IPv4 address on {wrong[0].name}"
     return Finding(
-        kind=FindingKind.GID,
-        severity=Severity.WARNING if link_local else Severity.PROBLEM,
-        node=snapshot.node,
-        summary=summary,
+        FindingKind.GID,
+        Severity.WARNING if link_local else Severity.PROBLEM,
+        snapshot.node,
+        summary,
         remedy=remedy,
         instance=one.name,
         evidence=tuple(evidence),
@@ -292,10 +292,10 @@ def detect_rdma_disabled(snapshots: Sequence[NodeSnapshot]) -> list[Finding]:
         nodes.setdefault(one.name, set()).add(snapshot.node)
     return [
         Finding(
-            kind=FindingKind.RDMA_OFF,
-            severity=Severity.WARNING,
-            node=snapshot.node,
-            summary=f"{one.name} runs on two Sparks with RDMA switched off",
+            FindingKind.RDMA_OFF,
+            Severity.WARNING,
+            snapshot.node,
+            f"{one.name} runs on two Sparks with RDMA switched off",
             remedy="take NCCL_IB_DISABLE out of its env (or set it to 0) and name both functions: "
             + BOTH_LANES_SETTING,
             instance=one.name,

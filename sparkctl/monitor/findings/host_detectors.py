@@ -1,4 +1,6 @@
-"""Detects full disks, orphan GPU processes, growing swap, page cache that blocks a loading engine, and what the kernel logged."""
+"""Detects what is wrong with a Spark itself: a GPU whose clock is stuck low, thermal throttling, a busy wait that looks like work; full
+disks, orphan GPU processes, growing swap, page cache that blocks a loading engine, and what the kernel logged.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +8,188 @@ from collections import deque
 from collections.abc import Sequence
 from itertools import pairwise
 
+from sparkctl.model.engine_metrics import EngineActivity
 from sparkctl.model.finding import Finding, FindingEvidence, FindingKind, Severity
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.kernel_event import BootEnd, KernelEvent, KernelEventKind
 from sparkctl.model.node import NodeName
 from sparkctl.model.phase import Phase
-from sparkctl.model.sample import DiskSpace, NodeProcess
-from sparkctl.model.text.units import GIB, MIB, format_date_time, format_gib
-from sparkctl.monitor.findings import MAX_SAMPLE_GAP, ConditionTimer, NodeSnapshot
+from sparkctl.model.sample import DiskSpace, Gpu, GpuEvents, NodeProcess, Sample
+from sparkctl.model.text.units import GIB, MIB, format_date_time, format_duration, format_gib
+from sparkctl.monitor.findings import MAX_SAMPLE_GAP, ConditionTimer, NodeSnapshot, PersistentCondition
+
+_IDLE_REASON_BIT = 0x1
+THERMAL_REASONS = {0x20: "thermal (software)", 0x40: "thermal (hardware)"}
+_STUCK_CLOCK_REMEDY = (
+    "shut it down, unplug the adapter from the wall AND from the Spark for a minute, use the original 240 W adapter; "
+    "a reboot does not help. Then: sudo fwupdmgr refresh --force && fwupdmgr get-upgrades"
+)
+
+
+class StuckClockDetector:
+    """The GPU is stuck at 500-850 MHz and under 35 W, cool and without a reason (799 MHz, 19.5 W; healthy: 2281 MHz, 92.5 W).
+
+    All of: SM clock below 45 % of its maximum (until 55 % once it is), utilisation at least 50 %, power under 35 W,
+    below 80 degrees, no event reason but idle; for 20 s, because short kernels leave a stale clock behind. Thresholds:
+    sparktop's detector, built on NVIDIA's forum reports 376039, 361294 and 366590.
+    """
+
+    LOW, HIGH = 0.45, 0.55
+    BUSY, POWER, CELSIUS, SECONDS = 0.5, 35.0, 80.0, 20.0
+
+    def __init__(self) -> None:
+        self._lasting = ConditionTimer(self.SECONDS)
+
+    def detect(self, snapshot: NodeSnapshot) -> list[Finding]:
+        """Return one finding for each GPU that is stuck."""
+        found = []
+        for gpu in snapshot.sample.gpus or ():
+            standing = self._lasting.update_condition(gpu.index, self._is_stuck(gpu), snapshot.sample)
+            if standing is not None:
+                found.append(self._build_stuck_clock_finding(snapshot, gpu, standing))
+        return found
+
+    def _is_stuck(self, gpu: Gpu) -> bool | None:
+        clock, highest, busy, power, celsius = gpu.sm_clock, gpu.sm_clock_max, gpu.busy, gpu.power, gpu.celsius
+        if clock is None or not highest or busy is None or power is None or celsius is None or gpu.reasons is None:
+            return None
+        limit = self.HIGH if self._lasting.is_active(gpu.index) else self.LOW
+        cool_and_weak = power < self.POWER and celsius < self.CELSIUS and not gpu.reasons & ~_IDLE_REASON_BIT
+        return clock < limit * highest and busy >= self.BUSY and cool_and_weak
+
+    def _build_stuck_clock_finding(self, snapshot: NodeSnapshot, gpu: Gpu, standing: PersistentCondition) -> Finding:
+        summary = (
+            f"the GPU is stuck at {gpu.sm_clock} of {gpu.sm_clock_max} MHz although it is busy, cool and not held back"
+        )
+        evidence = (*build_gpu_evidence(gpu), FindingEvidence("event reasons", "none", None, "nvml"))
+        return Finding(
+            FindingKind.STUCK_CLOCK,
+            Severity.PROBLEM,
+            snapshot.node,
+            summary,
+            remedy=_STUCK_CLOCK_REMEDY,
+            evidence=evidence,
+            since=standing.since,
+        )
+
+
+class ThermalDetector:
+    """Thermal throttling: a thermal reason bit, and its counter grew within the last 30 s (it is read every 10 s).
+
+    Without counters in the driver, the bit alone counts, after 10 s; with ``seconds`` 0 it counts at the first look.
+    Throttling begins at 91-92 degrees.
+    """
+
+    RECENT, SECONDS = 30.0, 10.0
+
+    def __init__(self, seconds: float = SECONDS) -> None:
+        self._begun = ConditionTimer()
+        self._bit = ConditionTimer(seconds)
+        self._needs_growth = seconds > 0
+        self._counts: dict[int, int] = {}
+        self._grew: dict[int, float] = {}
+
+    def detect(self, snapshot: NodeSnapshot) -> list[Finding]:
+        """Return one finding for each GPU that heat slows down."""
+        found = []
+        for gpu in snapshot.sample.gpus or ():
+            grew = self._has_grown_recently(gpu, snapshot.sample)
+            claim = None if gpu.reasons is None else bool(gpu.reasons & sum(THERMAL_REASONS))
+            bit = self._bit.update_condition(gpu.index, claim, snapshot.sample)
+            standing = self._begun.update_condition(
+                gpu.index, claim, snapshot.sample
+            )  # heat before the first sample has no known beginning
+            if standing is not None and (grew if grew is not None and self._needs_growth else bit is not None):
+                found.append(self._build_thermal_finding(snapshot, gpu, standing))
+        return found
+
+    def _has_grown_recently(self, gpu: Gpu, sample: Sample) -> bool | None:
+        count = _sum_thermal_counters(gpu.events)
+        if count is None:
+            return None
+        before = self._counts.get(gpu.index)
+        self._counts[gpu.index] = count
+        if before is not None and count > before:
+            self._grew[gpu.index] = sample.uptime
+        return 0 <= sample.uptime - self._grew.get(gpu.index, float("-inf")) <= self.RECENT
+
+    def _build_thermal_finding(self, snapshot: NodeSnapshot, gpu: Gpu, standing: PersistentCondition) -> Finding:
+        reasons = ", ".join(name for bit, name in THERMAL_REASONS.items() if (gpu.reasons or 0) & bit)
+        evidence = [*build_gpu_evidence(gpu), FindingEvidence("event reasons", reasons, None, "nvml")]
+        if (count := _sum_thermal_counters(gpu.events)) is not None:
+            evidence.append(FindingEvidence("slowed by heat so far", format_duration(count / 1e9), None, "nvml"))
+        return Finding(
+            FindingKind.THERMAL,
+            Severity.WARNING,
+            snapshot.node,
+            "heat slows the GPU down" + ("" if gpu.celsius is None else f" at {gpu.celsius:.0f} °C"),
+            remedy="give it air on all sides; a lower top clock costs little decode speed: sudo nvidia-smi -lgc 0,2100   "
+            "(undo: sudo nvidia-smi -rgc)",
+            evidence=tuple(evidence),
+            since=standing.since,
+        )
+
+
+def _sum_thermal_counters(events: GpuEvents | None) -> int | None:
+    known = [] if events is None else [one for one in (events.sw_thermal, events.hw_thermal) if one is not None]
+    return sum(known) if known else None
+
+
+class BusyWaitDetector:
+    """Busy wait: a normal clock and full utilisation at the power of an idle machine (96 % at 18 W).
+
+    All of: SM clock at least 70 % of its maximum (2300-2450 of 3003 MHz), utilisation at least 90 %, power under 30 W
+    (real work takes 46-93 W), and no engine on the node known to produce tokens; for 60 s, because one rank of two
+    may wait for the other for seconds.
+    """
+
+    CLOCK, BUSY, POWER, SECONDS = 0.70, 0.90, 30.0, 60.0
+
+    def __init__(self) -> None:
+        self._lasting = ConditionTimer(self.SECONDS)
+
+    def detect(self, snapshot: NodeSnapshot) -> list[Finding]:
+        """Return one finding for each GPU in a busy wait."""
+        numbers = [one.numbers for one in snapshot.instances or () if one.numbers is not None]
+        working = any(one.activity in (EngineActivity.DECODING, EngineActivity.PREFILL) for one in numbers)
+        found = []
+        for gpu in snapshot.sample.gpus or ():
+            claim = self._is_spinning(gpu)
+            standing = self._lasting.update_condition(gpu.index, claim and not working, snapshot.sample)
+            if standing is not None:
+                found.append(self._build_busy_wait_finding(snapshot, gpu, standing))
+        return found
+
+    def _is_spinning(self, gpu: Gpu) -> bool | None:
+        clock, highest, busy, power = gpu.sm_clock, gpu.sm_clock_max, gpu.busy, gpu.power
+        if clock is None or not highest or busy is None or power is None:
+            return None
+        return clock >= self.CLOCK * highest and busy >= self.BUSY and power < self.POWER
+
+    def _build_busy_wait_finding(self, snapshot: NodeSnapshot, gpu: Gpu, standing: PersistentCondition) -> Finding:
+        power = f"{gpu.power:.0f} W" if gpu.power is not None else ""
+        return Finding(
+            FindingKind.BUSY_WAIT,
+            Severity.WARNING,
+            snapshot.node,
+            f"the GPU is fully busy at only {power}: something waits in a loop, perhaps for the other Spark, or hangs",
+            remedy="see the engine's log on both nodes (sparkctl logs NAME -f); if no token comes: sparkctl down NAME, up again",
+            evidence=build_gpu_evidence(gpu),
+            since=standing.since,
+        )
+
+
+def build_gpu_evidence(gpu: Gpu) -> tuple[FindingEvidence, ...]:
+    """Return the known figures of the GPU's reading."""
+    said = (
+        ("SM clock", None if gpu.sm_clock is None else f"{gpu.sm_clock}", "MHz"),
+        ("of at most", None if gpu.sm_clock_max is None else f"{gpu.sm_clock_max}", "MHz"),
+        ("utilisation", None if gpu.busy is None else f"{gpu.busy * 100:.0f}", "%"),
+        ("power", None if gpu.power is None else f"{gpu.power:.1f}", "W"),
+        ("temperature", None if gpu.celsius is None else f"{gpu.celsius:.0f}", "°C"),
+    )
+    return tuple(FindingEvidence(name, value, unit, "nvml") for name, value, unit in said if value is not None)
+
 
 _LOW_DISK_BYTES, _FULL_DISK_BYTES = 20 * GIB, 5 * GIB
 
@@ -49,10 +225,10 @@ class DiskSpaceDetector:
             paths = " and ".join(disk.path for disk in disks)
             found.append(
                 Finding(
-                    kind=FindingKind.DISK,
-                    severity=severity,
-                    node=snapshot.node,
-                    summary=f"only {format_gib(free)} of {format_gib(total)} free for {paths}",
+                    FindingKind.DISK,
+                    severity,
+                    snapshot.node,
+                    f"only {format_gib(free)} of {format_gib(total)} free for {paths}",
                     remedy="docker system df; docker image prune   (and models that are no longer used)",
                     evidence=(
                         FindingEvidence("free", format_gib(free), None, "statvfs"),
@@ -92,25 +268,27 @@ class OrphanProcessDetector:
         self._seen = (self._seen & living) | (listed or set())
         found = []
         for process in snapshot.sample.processes or ():
-            held = process.gpu_memory
-            claim = None if held is None else self._is_orphan(process, listed)
-            standing = self._lasting.update_condition(process.pid, claim and (held or 0) >= self.LEAST, snapshot.sample)
-            if standing is None or held is None:
+            gpu_memory = process.gpu_memory
+            claim = None if gpu_memory is None else self._is_orphan(process, listed)
+            standing = self._lasting.update_condition(
+                process.pid, claim and (gpu_memory or 0) >= self.LEAST, snapshot.sample
+            )
+            if standing is None or gpu_memory is None:
                 continue
             name = process.name or "a process"
             why = "its container is gone" if process.container else "its parent is gone"
             evidence = [
-                FindingEvidence("GPU memory", format_gib(held), None, "nvml"),
+                FindingEvidence("GPU memory", format_gib(gpu_memory), None, "nvml"),
                 FindingEvidence("pid", str(process.pid), None, "proc"),
                 FindingEvidence("parent", str(process.parent), None, "proc"),
                 FindingEvidence("container", process.container[:12] if process.container else "none", None, "cgroup"),
             ]
             found.append(
                 Finding(
-                    kind=FindingKind.ORPHAN,
-                    severity=Severity.WARNING,
-                    node=snapshot.node,
-                    summary=f"{name} (pid {process.pid}) holds {format_gib(held)} but nothing manages it: {why}",
+                    FindingKind.ORPHAN,
+                    Severity.WARNING,
+                    snapshot.node,
+                    f"{name} (pid {process.pid}) holds {format_gib(gpu_memory)} but nothing manages it: {why}",
                     remedy=f"if you do not know it: sudo kill {process.pid}   (kill -9 if it stays)",
                     evidence=tuple(evidence),
                     since=standing.since,
@@ -165,10 +343,10 @@ class SwapGrowthDetector:
         )
         return [
             Finding(
-                kind=FindingKind.SWAP,
-                severity=Severity.PROBLEM if scarce else Severity.WARNING,
-                node=snapshot.node,
-                summary=f"swap keeps growing, {format_gib(memory.swap_used)} by now: memory is short, and the Spark freezes when swap is full",
+                FindingKind.SWAP,
+                Severity.PROBLEM if scarce else Severity.WARNING,
+                snapshot.node,
+                f"swap keeps growing, {format_gib(memory.swap_used)} by now: memory is short, and the Spark freezes when swap is full",
                 remedy="stop what is not needed (sparkctl down NAME), or give the engine less: a smaller "
                 "mem-fraction-static / gpu-memory-utilization or context",
                 evidence=evidence,
@@ -228,10 +406,10 @@ class PageCacheDetector:
                 remedy = f"sparkctl drop-caches --node {snapshot.node}"
                 found.append(
                     Finding(
-                        kind=FindingKind.PAGE_CACHE,
-                        severity=Severity.WARNING,
-                        node=snapshot.node,
-                        summary=summary,
+                        FindingKind.PAGE_CACHE,
+                        Severity.WARNING,
+                        snapshot.node,
+                        summary,
                         remedy=remedy,
                         instance=one.name,
                         evidence=evidence,
@@ -285,10 +463,10 @@ def _build_finding(snapshot: NodeSnapshot, events: Sequence[KernelEvent]) -> Fin
     instance = find_instance_name(last.container, snapshot.instances or ())
     whose = "" if last.container is None else f" (of {instance or 'container ' + last.container[:12]})"
     return Finding(
-        kind=FindingKind.KERNEL,
-        severity=rate_kernel_events(events),
-        node=snapshot.node,
-        summary=last.meaning + whose + (f", {count} times" if count > 1 else ""),
+        FindingKind.KERNEL,
+        rate_kernel_events(events),
+        snapshot.node,
+        last.meaning + whose + (f", {count} times" if count > 1 else ""),
         remedy=last.remedy or None,
         instance=instance,
         evidence=(
@@ -318,10 +496,10 @@ def list_unclean_boot(node: NodeName, end: BootEnd | None, uptime: float) -> lis
     last = before[-1].text if before else end.last[-1] if end.last else None
     return [
         Finding(
-            kind=FindingKind.LAST_BOOT,
-            severity=Severity.WARNING if uptime <= _FRESH_BOOT_SECONDS else Severity.NOTE,
-            node=node,
-            summary=f"the previous boot ended without a shutdown{when}{cause}",
+            FindingKind.LAST_BOOT,
+            Severity.WARNING if uptime <= _FRESH_BOOT_SECONDS else Severity.NOTE,
+            node,
+            f"the previous boot ended without a shutdown{when}{cause}",
             remedy=(before[-1].remedy if before else "")
             or "a power cut, heat, or a freeze when memory ran out can cause it: check the temperatures (sparkctl top), and leave more memory free",
             evidence=() if last is None else (FindingEvidence("last line", last, None, "journal"),),

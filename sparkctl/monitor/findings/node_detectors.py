@@ -33,13 +33,15 @@ from sparkctl.monitor.findings.fabric_detectors import (
     detect_missing_network,
     detect_rdma_disabled,
 )
-from sparkctl.monitor.findings.gpu_detectors import BusyWaitDetector, StuckClockDetector, ThermalDetector
 from sparkctl.monitor.findings.host_detectors import (
+    BusyWaitDetector,
     DiskSpaceDetector,
     KernelEventDetector,
     OrphanProcessDetector,
     PageCacheDetector,
+    StuckClockDetector,
     SwapGrowthDetector,
+    ThermalDetector,
 )
 from sparkctl.monitor.ranks import count_ranks, find_ranks
 
@@ -97,10 +99,10 @@ class RestartLoopDetector:
         grown = self._grown.get(get_container_key(one))
         name, quoted = one.name, shlex.quote(one.container)
         return Finding(
-            kind=FindingKind.RESTART_LOOP,
-            severity=Severity.PROBLEM if loop else Severity.WARNING,
-            node=snapshot.node,
-            summary=f"{name} ended and Docker started it {times}",
+            FindingKind.RESTART_LOOP,
+            Severity.PROBLEM if loop else Severity.WARNING,
+            snapshot.node,
+            f"{name} ended and Docker started it {times}",
             remedy=f"see why in its log (sparkctl logs {shlex.quote(name)}); to end the loop: "
             f"docker update --restart=no {quoted} && docker stop {quoted}",
             instance=name,
@@ -172,10 +174,10 @@ def _build_slow_generation_finding(
         evidence.append(FindingEvidence("quantization", kind.value, None, "log"))
     usual = "the usual reasons: a low clock, swap, rejected drafts, a checkpoint with another quantization"
     return Finding(
-        kind=FindingKind.BELOW_REFERENCE,
-        severity=Severity.NOTE,
-        node=snapshot.node,
-        summary=f"{one.name} generates {now:.1f} tok/s where its source measured {source}"
+        FindingKind.BELOW_REFERENCE,
+        Severity.NOTE,
+        snapshot.node,
+        f"{one.name} generates {now:.1f} tok/s where its source measured {source}"
         + (f"; {'; '.join(reasons)}" if reasons else ""),
         remedy=f"compare the set-up: sparkctl profiles show {shlex.quote(one.profile or one.name)}; {usual}",
         instance=one.name,
@@ -198,10 +200,10 @@ def detect_missing_rank(snapshots: Sequence[NodeSnapshot]) -> list[Finding]:
         if one.phase is Phase.READY and one.is_alive and seen < wanted <= len(snapshots):
             found.append(
                 Finding(
-                    kind=FindingKind.PARTNER,
-                    severity=Severity.PROBLEM,
-                    node=one.node,
-                    summary=f"{one.name} runs on only {seen} of its {wanted} Sparks, and answers no requests",
+                    FindingKind.PARTNER,
+                    Severity.PROBLEM,
+                    one.node,
+                    f"{one.name} runs on only {seen} of its {wanted} Sparks, and answers no requests",
                     remedy=f"sparkctl down {shlex.quote(one.name)}, then start the model again on all its Sparks",
                     instance=one.name,
                     evidence=(FindingEvidence("parts", f"{seen} of {wanted}", None, "docker"),),
@@ -283,8 +285,8 @@ def detect_slow_path(instances: Sequence[InstanceView]) -> list[Finding]:
     """Return a note for each instance with a fallback, naming what it uses instead."""
     return [
         Finding(
-            kind=FindingKind.SLOW_PATH, severity=Severity.NOTE, node=one.node,
-            summary=f"{one.name} uses a fallback, {fact.value}, instead of the GPU's native arithmetic",
+            FindingKind.SLOW_PATH, Severity.NOTE, one.node,
+            f"{one.name} uses a fallback, {fact.value}, instead of the GPU's native arithmetic",
             remedy=suggest_for_slow_path(fact),
             instance=one.name, evidence=(FindingEvidence(fact.name.value, fact.value, origin="log"),),
         )

@@ -95,34 +95,34 @@ _DEFAULT_SWAPPINESS = 60
 _EARLYOOM_REMEDY = 'in /etc/default/earlyoom: EARLYOOM_ARGS="-m 2 -s 80", then: sudo systemctl restart earlyoom'
 
 
-def list_setting_findings(node: NodeName, who: AgentHello, sample: Sample) -> Iterator[Finding]:
+def list_setting_findings(node: NodeName, hello: AgentHello, sample: Sample) -> Iterator[Finding]:
     """Yield a node's versions and settings, with their problems."""
-    known = [f"{name} {value}".strip() for name, value in _collect_versions(who).items() if value]
+    known = [f"{name} {value}".strip() for name, value in _collect_versions(hello).items() if value]
     up = (
-        [f"up {format_duration(who.up) if who.up < 86400 else f'{who.up / 86400:.0f} days'}"]
-        if who.up is not None
+        [f"up {format_duration(hello.up) if hello.up < 86400 else f'{hello.up / 86400:.0f} days'}"]
+        if hello.up is not None
         else []
     )
-    yield Finding(kind=FindingKind.VERSIONS, severity=Severity.GOOD, node=node, summary=", ".join([*known, *up]))
-    yield from _check_configured_settings(node, who)
-    yield from _check_earlyoom(node, who, sample)
+    yield Finding(FindingKind.VERSIONS, Severity.GOOD, node, ", ".join([*known, *up]))
+    yield from _check_configured_settings(node, hello)
+    yield from _check_earlyoom(node, hello, sample)
     yield from _check_reserved_memory(node, sample)
-    yield from _check_known_bad_versions(node, who, sample)
+    yield from _check_known_bad_versions(node, hello, sample)
 
 
-def list_setting_problems(node: NodeName, who: AgentHello, sample: Sample) -> Iterator[Finding]:
+def list_setting_problems(node: NodeName, hello: AgentHello, sample: Sample) -> Iterator[Finding]:
     """Yield the problems alone; several of one kind become one finding."""
     wrong: dict[FindingKind, list[Finding]] = {}
-    for one in list_setting_findings(node, who, sample):
+    for one in list_setting_findings(node, hello, sample):
         if one.severity in (Severity.NOTE, Severity.WARNING, Severity.PROBLEM):
             wrong.setdefault(one.kind, []).append(one)
     for kind, some in wrong.items():
         remedies = [one.remedy for one in some if one.remedy]
         yield Finding(
-            kind=kind,
-            severity=sort_by_severity(some)[0].severity,
-            node=node,
-            summary="; ".join(one.summary for one in some),
+            kind,
+            sort_by_severity(some)[0].severity,
+            node,
+            "; ".join(one.summary for one in some),
             remedy="; ".join(remedies) or None,
             evidence=tuple(figure for one in some for figure in one.evidence),
         )
@@ -134,45 +134,45 @@ def compare_node_versions(nodes: Mapping[NodeName, AgentHello]) -> Iterator[Find
     Versions that are not known on one of them are not compared.
     """
     first, reference = next(iter(nodes.items()), ("", AgentHello()))
-    for node, who in [*nodes.items()][1:]:
-        pairs = zip(_collect_versions(reference).items(), _collect_versions(who).values(), strict=True)
+    for node, hello in [*nodes.items()][1:]:
+        pairs = zip(_collect_versions(reference).items(), _collect_versions(hello).values(), strict=True)
         unlike = [(what, here, there) for (what, there), here in pairs if here and there and here != there]
         if unlike:
             words = "; ".join(f"{what} {here} here, {there} on {first}".strip() for what, here, there in unlike)
             yield Finding(
-                kind=FindingKind.DIFFERENCE,
-                severity=Severity.WARNING,
-                node=node,
-                summary=f"{words}: two Sparks that work together should have the same",
+                FindingKind.DIFFERENCE,
+                Severity.WARNING,
+                node,
+                f"{words}: two Sparks that work together should have the same",
                 remedy="on the older one: sudo apt update && sudo apt full-upgrade (when nothing important runs), then restart it",
                 evidence=tuple(FindingEvidence(f"{what} here", here, None, "identity") for what, here, _ in unlike)
                 + tuple(FindingEvidence(f"{what} on {first}", there, None, "identity") for what, _, there in unlike),
             )
 
 
-def _collect_versions(who: AgentHello) -> dict[str, str | None]:
-    return {name: getattr(who, field) for name, field in _VERSION_FIELDS}
+def _collect_versions(hello: AgentHello) -> dict[str, str | None]:
+    return {name: getattr(hello, field) for name, field in _VERSION_FIELDS}
 
 
-def _check_configured_settings(node: NodeName, who: AgentHello) -> Iterator[Finding]:
-    running = dict(who.sysctl)
+def _check_configured_settings(node: NodeName, hello: AgentHello) -> Iterator[Finding]:
+    running = dict(hello.sysctl)
     words = [f"{name} {value}" for name, value in running.items() if value is not None]
-    if who.swaps is not None:
-        swaps = [f"{one.path} {format_gib(one.total)} ({format_gib(one.used)} used)" for one in who.swaps]
+    if hello.swaps is not None:
+        swaps = [f"{one.path} {format_gib(one.total)} ({format_gib(one.used)} used)" for one in hello.swaps]
         words.insert(0, "swap " + (" + ".join(swaps) or "off"))
     if words:
-        yield Finding(kind=FindingKind.SETTINGS, severity=Severity.GOOD, node=node, summary=", ".join(words))
+        yield Finding(FindingKind.SETTINGS, Severity.GOOD, node, ", ".join(words))
     yield from check_kernel_settings(node, running)
-    for one in who.configured:
+    for one in hello.configured:
         now = running.get(one.name)
         if now is None or now == one.value:
             continue
         much = one.name == "min_free_kbytes" and one.value > _MAX_MIN_FREE_KIB
         yield Finding(
-            kind=FindingKind.SETTINGS,
-            severity=Severity.WARNING,
-            node=node,
-            summary=f"vm.{one.name} is {now} and {one.file} says {one.value}: {_AFTER_RESTART_NOTE}"
+            FindingKind.SETTINGS,
+            Severity.WARNING,
+            node,
+            f"vm.{one.name} is {now} and {one.file} says {one.value}: {_AFTER_RESTART_NOTE}"
             + (f", and keeps {format_gib(one.value * KIB)} from every engine" if much else ""),
             remedy=f"in {one.file}: vm.{one.name} = {1048576 if much else now}"
             + ("" if much else f"   (or have it now: sudo sysctl -p {one.file})"),
@@ -188,56 +188,45 @@ def check_kernel_settings(node: NodeName, running: Mapping[str, int | None]) -> 
     reserve, swappiness = running.get("min_free_kbytes"), running.get("swappiness")
     if reserve is not None and reserve > _MAX_MIN_FREE_KIB:
         yield Finding(
-            kind=FindingKind.MIN_FREE,
-            severity=Severity.WARNING,
-            node=node,
-            summary=f"vm.min_free_kbytes reserves {format_gib(reserve * KIB)} that no engine can have",
+            FindingKind.MIN_FREE,
+            Severity.WARNING,
+            node,
+            f"vm.min_free_kbytes reserves {format_gib(reserve * KIB)} that no engine can have",
             remedy="sudo sysctl -w vm.min_free_kbytes=1048576   (and the same in /etc/sysctl.d)",
             evidence=(FindingEvidence("vm.min_free_kbytes", str(reserve), "KiB", "sysctl"),),
         )
     if swappiness is not None and swappiness > _DEFAULT_SWAPPINESS:
         yield Finding(
-            kind=FindingKind.SWAPPINESS,
-            severity=Severity.NOTE,
-            node=node,
-            summary=f"vm.swappiness is {swappiness}: the kernel swaps an engine out rather than give page cache back",
+            FindingKind.SWAPPINESS,
+            Severity.NOTE,
+            node,
+            f"vm.swappiness is {swappiness}: the kernel swaps an engine out rather than give page cache back",
             remedy="sudo sysctl -w vm.swappiness=1   (and the same in /etc/sysctl.d)",
             evidence=(FindingEvidence("vm.swappiness", str(swappiness), None, "sysctl"),),
         )
 
 
-def _check_earlyoom(node: NodeName, who: AgentHello, sample: Sample) -> Iterator[Finding]:
-    found, memory = who.earlyoom, sample.memory
+def _check_earlyoom(node: NodeName, hello: AgentHello, sample: Sample) -> Iterator[Finding]:
+    found, memory = hello.earlyoom, sample.memory
     if found is None:
         return
     if found.argv is None:
-        yield Finding(
-            kind=FindingKind.EARLYOOM,
-            severity=Severity.NOTE,
-            node=node,
-            summary="earlyoom is installed but not running",
-        )
+        yield Finding(FindingKind.EARLYOOM, Severity.NOTE, node, "earlyoom is installed but not running")
         return
     rule, command = parse_earlyoom_args(found.argv), " ".join(found.argv[1:])
     if rule is None or memory is None:
         what = f"earlyoom runs as `{command}`, which sparkctl does not understand"
-        yield Finding(kind=FindingKind.EARLYOOM, severity=Severity.UNKNOWN, node=node, summary=what)
+        yield Finding(FindingKind.EARLYOOM, Severity.UNKNOWN, node, what)
         return
     limit = rule.compute_kill_threshold(found.version, memory.total, sample.detail.anonymous if sample.detail else None)
     below = "at a limit that is not known" if limit is None else f"below {format_gib(limit)} available"
     swap = f" and {rule.swap:g} % of swap free" if memory.swap_total else ""
     acts = f"earlyoom {found.version or ''} acts {below}{swap} (`{command or 'no arguments'}`)".replace("  ", " ")
     severity, but, remedy = _rate_earlyoom_rule(rule, limit, has_swap=bool(memory.swap_total))
-    yield Finding(kind=FindingKind.EARLYOOM, severity=severity, node=node, summary=acts + but, remedy=remedy)
+    yield Finding(FindingKind.EARLYOOM, severity, node, acts + but, remedy=remedy)
     if found.configured is not None and _split_earlyoom_args(found.configured) not in (None, list(found.argv[1:])):
         what = f"/etc/default/earlyoom says {found.configured}, which is not how it runs: {_AFTER_RESTART_NOTE}"
-        yield Finding(
-            kind=FindingKind.EARLYOOM,
-            severity=Severity.WARNING,
-            node=node,
-            summary=what,
-            remedy="sudo systemctl restart earlyoom",
-        )
+        yield Finding(FindingKind.EARLYOOM, Severity.WARNING, node, what, remedy="sudo systemctl restart earlyoom")
 
 
 def _rate_earlyoom_rule(rule: EarlyoomRule, limit: int | None, has_swap: bool) -> tuple[Severity, str, str | None]:
@@ -267,30 +256,30 @@ def _check_reserved_memory(node: NodeName, sample: Sample) -> Iterator[Finding]:
     detail = sample.detail
     if detail is not None and detail.cma_total == 0 and detail.cma_free:
         yield Finding(
-            kind=FindingKind.KHO,
-            severity=Severity.PROBLEM,
-            node=node,
-            summary=f"the kernel withholds memory (CmaTotal 0 with CmaFree {format_gib(detail.cma_free)}): a known fault of kernels with KHO",
+            FindingKind.KHO,
+            Severity.PROBLEM,
+            node,
+            f"the kernel withholds memory (CmaTotal 0 with CmaFree {format_gib(detail.cma_free)}): a known fault of kernels with KHO",
             remedy="add kho=off to GRUB_CMDLINE_LINUX in /etc/default/grub, then: sudo update-grub, and restart",
         )
 
 
-def _check_known_bad_versions(node: NodeName, who: AgentHello, sample: Sample) -> Iterator[Finding]:
+def _check_known_bad_versions(node: NodeName, hello: AgentHello, sample: Sample) -> Iterator[Finding]:
     """Yield the known traps of these versions. What meminfo shows of KHO itself is told by `_check_reserved_memory`."""
     is_kho_known = sample.detail is not None and sample.detail.cma_free is not None
     for trap in load_traps():
         if (bad := trap.node) is None:
             continue
-        version = getattr(who, bad.what)
+        version = getattr(hello, bad.what)
         if not isinstance(version, str) or re.fullmatch(bad.pattern, version) is None:
             continue
         if (bad.needs == "rdma" and not sample.rdma) or (bad.unless == "kho-off" and is_kho_known):
             continue
         yield Finding(
-            kind=FindingKind.KNOWN_BAD,
-            severity=Severity(bad.severity),
-            node=node,
-            summary=trap.meaning.format(version=version),
+            FindingKind.KNOWN_BAD,
+            Severity(bad.severity),
+            node,
+            trap.meaning.format(version=version),
             remedy=trap.remedy,
             evidence=(
                 FindingEvidence(bad.what, version, None, "identity"),

@@ -272,6 +272,13 @@ def explain_missing_estimate(numbers: EngineMeter | None, facts: DecodeStepSpec 
     return _explain_blank(numbers) or "the engine has not reported its step rate yet"
 
 
+def is_prefilling(numbers: EngineMeter) -> bool:
+    """Tell whether an engine reads so many prompts beside its decode steps that there is no honest estimate."""
+    load = numbers.step_load
+    many = load is not None and load.is_running and (load.prompt_tokens or 0.0) > _MAX_PROMPT_TOKENS_PER_STEP
+    return many or numbers.activity is EngineActivity.PREFILL
+
+
 def _explain_blank(numbers: EngineMeter) -> str | None:
     """Return why steps that were counted give no honest figure, None if they do."""
     load = numbers.step_load
@@ -279,7 +286,7 @@ def _explain_blank(numbers: EngineMeter) -> str | None:
         return None
     if not load.is_running:
         return "the last request has ended: nothing is read now"
-    if load.prompt_tokens is not None and load.prompt_tokens > _MAX_PROMPT_TOKENS_PER_STEP:
+    if load.prompt_tokens is not None and is_prefilling(numbers):
         return "too many prompts for an estimate"
     return None
 
@@ -306,8 +313,8 @@ def _explain_implausible(reads: DecodeStepReads, least: float, draft: float, con
 
 
 def _context_bytes(numbers: EngineMeter, reads: DecodeStepReads) -> float | None:
-    held = _get_context_tokens(numbers)
-    return None if held is None or reads.kv_per_token is None else held * reads.kv_per_token
+    context_tokens = _get_context_tokens(numbers)
+    return None if context_tokens is None or reads.kv_per_token is None else context_tokens * reads.kv_per_token
 
 
 def _count_state_bytes(numbers: EngineMeter, reads: DecodeStepReads, tokens: float) -> float:
@@ -317,8 +324,8 @@ def _count_state_bytes(numbers: EngineMeter, reads: DecodeStepReads, tokens: flo
 
 def _get_context_tokens(numbers: EngineMeter) -> float | None:
     """Return the mean over the same steps; where only the log is known, its last line."""
-    held = None if numbers.step_load is None else numbers.step_load.kv_tokens
-    return numbers.kv_tokens if held is None else held
+    kv_tokens = None if numbers.step_load is None else numbers.step_load.kv_tokens
+    return numbers.kv_tokens if kv_tokens is None else kv_tokens
 
 
 def _list_step_inputs(numbers: EngineMeter) -> list[tuple[str, str]]:
@@ -376,8 +383,8 @@ def _list_read_inputs(
 def _format_experts(experts: ExpertReads, tokens: float) -> str:
     least, most = experts.estimate_read_bytes(tokens)
     if tokens <= 1:
-        chosen, held = (_format_expert_count(experts, one) for one in (experts.per_token, experts.count))
-        return f"{_format_gigabytes(least)} (one token's: {chosen} of {held})"
+        chosen, all_experts = (_format_expert_count(experts, one) for one in (experts.per_token, experts.count))
+        return f"{_format_gigabytes(least)} (one token's: {chosen} of {all_experts})"
     counts = [_format_expert_count(experts, one) for one in experts.count_touched_experts(tokens)]
     return (
         f"{_format_gigabytes(least)} to {_format_gigabytes(most)} ({tokens:.0f} tokens at once: {counts[0]} to {counts[2]} of "

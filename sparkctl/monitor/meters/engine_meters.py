@@ -88,16 +88,16 @@ class StatsLineWindow:
         """Return the figures as of ``now``; all are None if no line was ever seen."""
         if not self._last and not self._lines:
             return EngineMeter()
-        told = [line for when, line in self._last.values() if self._is_current(now, when, line)]
-        seen = replace(self._build_gauge_meter(told), seconds=self.seconds, estimator=MeterSource.LOG)
-        if any(line.generation_rate for line in told):
-            return self._compute_decoding_meter(seen, told, now)
-        if self._recent_prompt_lines(now) or any(line.prompt_rate or line.running for line in told):
+        stats_lines = [line for when, line in self._last.values() if self._is_current(now, when, line)]
+        seen = replace(self._build_gauge_meter(stats_lines), seconds=self.seconds, estimator=MeterSource.LOG)
+        if any(line.generation_rate for line in stats_lines):
+            return self._compute_decoding_meter(seen, stats_lines, now)
+        if self._recent_prompt_lines(now) or any(line.prompt_rate or line.running for line in stats_lines):
             return replace(
                 seen,
                 activity=EngineActivity.PREFILL,
                 generation_rate=0.0,
-                prompt_rate=self._compute_prompt_rate(told, now),
+                prompt_rate=self._compute_prompt_rate(stats_lines, now),
             )
         if self._reports_in_strides() and now - self._last_work < self._pulse.max_silence(self.seconds):
             return EngineMeter()  # not silent for long enough to call it idle
@@ -119,35 +119,35 @@ class StatsLineWindow:
             return self._pulse.is_stepping(now, self.seconds)
         return now - when <= max(self.seconds, _LATE_FACTOR * (line.every or 0.0))
 
-    def _compute_decoding_meter(self, seen: EngineMeter, told: list[StatsLine], now: float) -> EngineMeter:
-        rate = sum(line.generation_rate or 0.0 for line in told)
+    def _compute_decoding_meter(self, seen: EngineMeter, stats_lines: list[StatsLine], now: float) -> EngineMeter:
+        rate = sum(line.generation_rate or 0.0 for line in stats_lines)
         known = rate if self._pulse.trusted or not self._reports_in_strides() else None
-        acceptance = self._compute_acceptance(told, now)
+        acceptance = self._compute_acceptance(stats_lines, now)
         length = (acceptance.length if acceptance else None) or 1.0
         batch = max(1.0, seen.running or 0.0)
         return replace(
             seen,
             activity=EngineActivity.DECODING,
             generation_rate=known,
-            prompt_rate=self._compute_prompt_rate(told, now),
-            prefix_hit_rate=self._compute_prefix_hit_rate(told, now),
+            prompt_rate=self._compute_prompt_rate(stats_lines, now),
+            prefix_hit_rate=self._compute_prefix_hit_rate(stats_lines, now),
             batch=batch,
             steps=None if known is None else known / length / batch,
             acceptance=acceptance,
         )
 
-    def _build_gauge_meter(self, told: list[StatsLine]) -> EngineMeter:
-        usages = [line.kv_usage for line in told if line.kv_usage is not None]
+    def _build_gauge_meter(self, stats_lines: list[StatsLine]) -> EngineMeter:
+        usages = [line.kv_usage for line in stats_lines if line.kv_usage is not None]
         return EngineMeter(
-            running=sum_known([line.running for line in told]),
-            waiting=sum_known([line.waiting for line in told]),
+            running=sum_known([line.running for line in stats_lines]),
+            waiting=sum_known([line.waiting for line in stats_lines]),
             kv_usage=max(usages, default=None),
-            kv_tokens=sum_known([line.kv_tokens for line in told]),
+            kv_tokens=sum_known([line.kv_tokens for line in stats_lines]),
         )
 
-    def _compute_acceptance(self, told: list[StatsLine], now: float) -> DraftAcceptance | None:
-        own = [line for line in told if line.accept_length is not None]
-        late = max(self.seconds, *(_LATE_FACTOR * (line.every or 0.0) for line in told))
+    def _compute_acceptance(self, stats_lines: list[StatsLine], now: float) -> DraftAcceptance | None:
+        own = [line for line in stats_lines if line.accept_length is not None]
+        late = max(self.seconds, *(_LATE_FACTOR * (line.every or 0.0) for line in stats_lines))
         lines = self._select_lines(now, late, StatsLineKind.SPECULATION) or (
             [
                 line
@@ -167,8 +167,8 @@ class StatsLineWindow:
     def _recent_prompt_lines(self, now: float) -> list[StatsLine]:
         return self._select_lines(now, self.seconds, StatsLineKind.PREFILL)
 
-    def _compute_prompt_rate(self, told: list[StatsLine], now: float) -> float | None:
-        said = sum_known([line.prompt_rate for line in told])
+    def _compute_prompt_rate(self, stats_lines: list[StatsLine], now: float) -> float | None:
+        said = sum_known([line.prompt_rate for line in stats_lines])
         if said is not None:
             return said
         tokens = sum_known([line.prompt_tokens for line in self._recent_prompt_lines(now)])
@@ -176,8 +176,8 @@ class StatsLineWindow:
             return tokens / self.seconds
         return sum_known([line.prompt_rate for line in self._recent_prompt_lines(now)])
 
-    def _compute_prefix_hit_rate(self, told: list[StatsLine], now: float) -> float | None:
-        said = [line.prefix_hit_rate for line in told if line.prefix_hit_rate is not None]
+    def _compute_prefix_hit_rate(self, stats_lines: list[StatsLine], now: float) -> float | None:
+        said = [line.prefix_hit_rate for line in stats_lines if line.prefix_hit_rate is not None]
         if said:
             return sum(said) / len(said)
         cached = sum_known([line.cached_tokens for line in self._recent_prompt_lines(now)])
@@ -300,7 +300,8 @@ class InstanceMeter:
         self._source = MetricsSource.UNASKED
         self._asked = 0.0
         self._readings = 0
-        self._marker_support = QueryMarkerSupport()
+        # Every engine whose counters are read takes a query: a page that is not there is not asked for without our mark.
+        self._marker_support = QueryMarkerSupport(takes_queries=True)
         self._key: str | None = None
         self._log: LogMeter | None = None
 

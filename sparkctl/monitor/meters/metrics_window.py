@@ -180,9 +180,13 @@ class MetricsInterval:
                 continue
             busy = [each for each in (before, now) if each.running] or [before, now]
             running = [each.running for each in busy if each.running]
-            held = [each.kv_tokens for each in busy if each.kv_tokens is not None]
+            kv_tokens = [each.kv_tokens for each in busy if each.kv_tokens is not None]
             found.append(
-                (made, sum(running) / len(running) if running else None, sum(held) / len(held) if held else None)
+                (
+                    made,
+                    sum(running) / len(running) if running else None,
+                    sum(kv_tokens) / len(kv_tokens) if kv_tokens else None,
+                )
             )
         return found
 
@@ -217,9 +221,11 @@ class MetricsInterval:
 
     def _compute_context(self) -> float | None:
         """Return the tokens in the KV cache, the mean over the steps; where no step is counted, the last reading's."""
-        parts = [(made / (batch or 1.0), held) for made, batch, held in self._list_steps() if held is not None]
+        parts = [
+            (made / (batch or 1.0), kv_tokens) for made, batch, kv_tokens in self._list_steps() if kv_tokens is not None
+        ]
         steps = sum(weight for weight, _ in parts)
-        return sum(weight * held for weight, held in parts) / steps if steps else self.last.kv_tokens
+        return sum(weight * kv_tokens for weight, kv_tokens in parts) / steps if steps else self.last.kv_tokens
 
     def is_prefill(self, steps: float | None) -> bool:
         """Tell whether prompts took nearly all of the time: no token but the first of a request, or hardly a step.

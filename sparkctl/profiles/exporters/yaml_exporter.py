@@ -64,7 +64,7 @@ def build_portable_launch(profile: Profile, engine: Engine) -> PortableLaunch:
         draft.ledger.add_remark(
             "Values in the container's options and mounts that look like secrets are masked; write them again there."
         )
-    told = replace(
+    masked = replace(
         profile,
         title=None if profile.title is None else scrub.redact_text(profile.title),
         made_by=None if profile.made_by is None else scrub.redact_text(profile.made_by),
@@ -82,10 +82,10 @@ def build_portable_launch(profile: Profile, engine: Engine) -> PortableLaunch:
         ),
     )
     # Words are in a profile's notation; the texts beside them are literal.
-    plain = replace(told, args=tuple(args), command=command, model=profile.model)
+    plain = replace(masked, args=tuple(args), command=command, model=profile.model)
     return PortableLaunch(
-        profile=plain, title=_to_single_line(told.title), name=choose_container_name(profile),
-        words=engine.build_command(told), gpus=choose_or_default(box.gpus, engine.defaults.gpus),
+        profile=plain, title=_to_single_line(masked.title), name=choose_container_name(profile),
+        words=engine.build_command(masked), gpus=choose_or_default(box.gpus, engine.defaults.gpus),
         network=box.network or choose_default_network(profile.port or engine.defaults.port, box.options), env=tuple(draft.env.items()),
         beside=format_metadata_json(plain), remarks=tuple(remark.text for remark in draft.ledger.remarks),
     )  # fmt: skip

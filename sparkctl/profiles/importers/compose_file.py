@@ -22,6 +22,7 @@ from sparkctl.profiles.importers.foreign_yaml import (
     to_json_data,
 )
 from sparkctl.profiles.importers.profile_draft import ImportReport, ProfileDraft, SourceFormat
+from sparkctl.profiles.importers.shell_parser import find_sole_shell_script, parse_shell
 
 _DOCKER_FLAGS = {  # keys with one value, or a list of values, and the docker run flag of the same meaning
     "container_name": "name", "shm_size": "shm-size", "ipc": "ipc", "network_mode": "network", "devices": "device",
@@ -105,8 +106,18 @@ def _starts_engine(body: Mapping[str, Any]) -> bool:
     words: list[str] = []
     for key in ("entrypoint", "command"):
         value = body.get(key)
-        words += scalar_texts(value) if isinstance(value, list) else (scalar_text(value) or "").split()
-    return parse_engine_command(words, scalar_text(body.get("image")) or "", None).engine != FALLBACK_ENGINE
+        words += scalar_texts(value) if isinstance(value, list) else _split_words(scalar_text(value) or "")
+    script = find_sole_shell_script(words) if words else None
+    commands = [[word.text for word in one.words] for one in parse_shell(script or "")]
+    image = scalar_text(body.get("image")) or ""
+    return any(parse_engine_command(one, image, None).engine != FALLBACK_ENGINE for one in (words, *commands))
+
+
+def _split_words(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError:  # a quote left open: told where the command is read
+        return text.split()
 
 
 class _ComposeReader:
@@ -200,11 +211,11 @@ class _ComposeReader:
 
     def read_environment(self, key: str, value: object) -> None:
         for name, one in as_mapping(value).items():
-            told = scalar_text(one)
-            if told is None and one is not None:
+            text = scalar_text(one)
+            if text is None and one is not None:
                 self.ledger.add_malformed(f"{key}.{name}", f"a variable cannot be {describe_kind(one)}")
                 continue
-            self.apply_flag("env", name if told is None else f"{name}={self.to_profile_text(told)}", f"{key}.{name}")
+            self.apply_flag("env", name if text is None else f"{name}={self.to_profile_text(text)}", f"{key}.{name}")
 
     def read_volumes(self, key: str, value: object) -> None:
         for one in value if isinstance(value, list) else [value]:

@@ -210,8 +210,8 @@ def _takes_value(words: list[ShellWord], at: int) -> bool:
     if value.startswith("-"):
         return False
     behind = next((word.text for word in words[at + 2 :] if not word.text.startswith("-")), "")
-    looks = re.search(r"[/:]", value) is not None and _IMAGE_REFERENCE.fullmatch(value) is not None
-    return not (looks and not re.search(r"[a-z0-9][/:][a-z0-9]", behind))
+    inspections = re.search(r"[/:]", value) is not None and _IMAGE_REFERENCE.fullmatch(value) is not None
+    return not (inspections and not re.search(r"[a-z0-9][/:][a-z0-9]", behind))
 
 
 def _read_short_flags(draft: ProfileDraft, words: list[ShellWord], at: int) -> int:

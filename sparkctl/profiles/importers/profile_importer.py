@@ -425,17 +425,17 @@ def _parse_open_script(
             raise InvalidInput(
                 f"its script takes {name} from the shell that runs it", f"--define {name}=VALUE gives it a value"
             )
-    told = engine_command.parse_script_command(script, (), draft.engine_hint)
+    parsed = engine_command.parse_script_command(script, (), draft.engine_hint)
     plain = tuple(resolve_defaults(word) or "" for word in words[:-2])
     # No engine of its own: that would put its model and port between the shell and its script.
     return EngineCommand(
         engine=draft.engine or FALLBACK_ENGINE,
         command=plain or None,
-        model=None if told.model is None or has_references(told.model) else told.model,
-        served_name=None if told.served_name is None or has_references(told.served_name) else told.served_name,
-        port=told.port,
+        model=None if parsed.model is None or has_references(parsed.model) else parsed.model,
+        served_name=None if parsed.served_name is None or has_references(parsed.served_name) else parsed.served_name,
+        port=parsed.port,
         flags=option,
-        health=told.health or load_engine(told.engine).defaults.health,
+        health=parsed.health or load_engine(parsed.engine).defaults.health,
     )
 
 

@@ -358,8 +358,8 @@ def import_services(
             ledger.add_mapped(key, {"name": "name", "description": "title"}[key])
     for other in services:
         if other is not body:
-            told = scalar_text(other.get("name")) or "?"
-            ledger.add_unsupported(f"services.{told}", f"one service is read; --service {told} reads this one")
+            label = scalar_text(other.get("name")) or "?"
+            ledger.add_unsupported(f"services.{label}", f"one service is read; --service {label} reads this one")
     _read_service(draft, body, defined)
     for key, value in data.items():
         if key not in ("name", "description", "services"):

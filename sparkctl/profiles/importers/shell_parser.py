@@ -55,6 +55,18 @@ _HEREDOC = re.compile(r"(?<!<)<<-?[ \t]*(['\"]?)(?P<end>[A-Za-z_]\w*)\1", re.ASC
 _ARGUMENT_DEFAULT = re.compile(
     r"\$\{[1-9][0-9]{0,2}:?-(?P<default>[^{}$`\"']*)\}"
 )  # a script that is run without arguments
+_FUNCTION = re.compile(
+    r"^[ \t]*+(?:function[ \t]++)?(?P<name>[A-Za-z_][\w-]*+)[ \t]*+(?:\([ \t]*\))?\s*+\{", re.MULTILINE
+)
+_PASSED_ON = re.compile(
+    r"(?:^|[;&|{]|\b(?:then|do|else|exec|sudo))[ \t]*+(?P<docker>(?:docker|podman|nerdctl)[ \t]++)?\"\$\{?@\}?\"",
+    re.MULTILINE,
+)
+_CALL = re.compile(
+    r"(?P<before>(?:^|[;&|]|\b(?:then|do|else))[ \t]*+)(?P<name>[A-Za-z_][\w-]*+)(?P<blanks>[ \t]++)(?=[^\s({])",
+    re.MULTILINE,
+)
+_MAX_FUNCTIONS, _MAX_FUNCTION_CHARS = 50, 2000
 _ANSI_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"', "a": "\a", "e": "\x1b"}
 
 
@@ -87,7 +99,8 @@ class ShellCommand:
         found: dict[str, list[str]] = {}
         for name, why in self.doubts:
             found.setdefault(why, []).append(name)
-        return [f"{', '.join(names)}: {why}; compare the profile with the script." for why, names in found.items()]
+        # Not `NAME: why`: behind the name of a secret that would be masked as its value.
+        return [f"{why}; compare the profile with the script ({', '.join(names)})." for why, names in found.items()]
 
     def as_text(self) -> str:
         """Return the command as it was written, but for its quotes."""
@@ -104,7 +117,23 @@ def clean_pasted_text(text: str) -> str:
     text = _CONTINUATION_WITH_BLANKS.sub(r"\\", text)
     if _BACKTICK_CONTINUATION.search(text) and text.count("`") == len(_BACKTICK_CONTINUATION.findall(text)):
         text = _BACKTICK_CONTINUATION.sub(r" \\", text)  # PowerShell's line continuation
-    return re.sub(r"(?<!\\)\n(?=[ \t]*--?[A-Za-z])", r" \\\n", text)  # a flag never begins a command
+    text = re.sub(r"(?<!\\)\n(?=[ \t]*--?[A-Za-z])", r" \\\n", text)  # a flag never begins a command
+    return _replace_wrapper_calls(text)
+
+
+def _replace_wrapper_calls(text: str) -> str:
+    """Return a script in which a call of a function that only passes its words on stands as what it runs:
+    ``run_docker run -d`` as ``docker run -d``.
+    """
+    wrappers: dict[str, str] = {}
+    for match in itertools.islice(_FUNCTION.finditer(text), _MAX_FUNCTIONS):
+        body = text[match.end() : match.end() + _MAX_FUNCTION_CHARS]
+        body = body.partition("\n")[0] if "}" in body.partition("\n")[0] else body.partition("\n}")[0]
+        if passed := _PASSED_ON.search(body):
+            wrappers[match["name"]] = passed["docker"] or ""
+    if not wrappers:
+        return text
+    return _CALL.sub(lambda call: call["before"] + wrappers.get(call["name"], call["name"] + call["blanks"]), text)
 
 
 def _has_continuation_prompts(text: str) -> bool:

@@ -16,7 +16,8 @@ from typing import Any
 
 import asyncssh
 
-from sparkctl.node import collect, kernel_log, peer_checks, switch_journal_codec
+from sparkctl.monitor import switch_journal_io
+from sparkctl.node import collect, kernel_log, peer_checks
 from sparkctl.node.registry import ANSWER_MARK
 from sparkctl.simulator.docker_daemon import (
     DOCKER_VERSION,
@@ -198,7 +199,7 @@ async def _run_env(node: SimNode, argv: list[str], streams: CommandStreams) -> i
 
 def _write_journal(node: SimNode, words: list[str]) -> str:
     text, over = (words[1], words[2:]) if words[0] == "write" else (None, words[1:])
-    if over and (node.journal or switch_journal_codec.NO_JOURNAL) not in over:
+    if over and (node.journal or switch_journal_io.NO_JOURNAL) not in over:
         return "@@ other\n"
     if text is not None and node.is_home_full:
         return ""
@@ -390,7 +391,7 @@ _SCRIPT_HANDLERS = {
     PING_SCRIPT_MARKER: answer_pings,
     UNLINK_SCRIPT_MARKER: remove_shared_files,
     KILL_SCRIPT_MARKER: end_process,
-    switch_journal_codec.SCRIPT_MARKER: _write_journal,
+    switch_journal_io.SCRIPT_MARKER: _write_journal,
     peer_checks.LOGIN_SCRIPT_MARKER: _format_login,
 }
 _COMMAND_HANDLERS: dict[str, CommandHandler] = {

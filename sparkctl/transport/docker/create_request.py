@@ -321,9 +321,9 @@ def _parse_options(config: Json, host: Json, own: Json, key: str) -> Iterator[tu
             yield option, value
     if (name := _get_text(config, "Hostname")) and name != key[:12] and _get_text(host, "NetworkMode") != "host":
         yield "hostname", name
-    for option, field, told in _HOST_FIELD_FORMATS:
+    for option, field, format_value in _HOST_FIELD_FORMATS:
         said = host.get(field)
-        if said and (words := told(said)) is not None:
+        if said and (words := format_value(said)) is not None:
             yield option, words
     for option, field in _HOST_LIST_FIELDS:
         yield from ((option, one) for one in _get_texts(host, field))
@@ -380,9 +380,12 @@ _EXTRA_HOST_FIELDS = (
 )  # fmt: skip
 _DEFAULT_FIELD_VALUES = ("private", "host:host")
 _HOST_LIST_FIELDS = (
-    ("add-host", "ExtraHosts"), ("cap-add", "CapAdd"), ("cap-drop", "CapDrop"), ("group-add", "GroupAdd"),
+    ("add-host", "ExtraHosts"),
+    ("cap-add", "CapAdd"),
+    ("cap-drop", "CapDrop"),
+    ("group-add", "GroupAdd"),
     ("security-opt", "SecurityOpt"),
-)  # fmt: skip
+)
 
 
 def _drop_default(value: str, usual: tuple[str, ...]) -> str | None:

@@ -33,6 +33,7 @@ from sparkctl.transport.node_connection import (
     ByteWriter,
     CommandResult,
     ConnectionStatus,
+    ConnectionStatusKeeper,
     RemoteProcess,
     communicate,
     node_state_for_error,
@@ -265,7 +266,7 @@ _STDIO_SECONDS = 60.0  # after a refusal, until the socket is tried again
 _DIAL_STDIO_COMMAND = ("docker", "system", "dial-stdio")
 
 
-class SshConnection:
+class SshConnection(ConnectionStatusKeeper):
     """`NodeConnection` over asyncssh. Nothing happens before `connect`."""
 
     def __init__(
@@ -276,13 +277,12 @@ class SshConnection:
         *,
         password: str | None = None,
     ) -> None:
+        super().__init__()
         self.node = node
         self._questions = LoginPrompter(
             node.name, prompter if prompter is not None else NonInteractivePrompter(), password
         )
         self._limits = limits if limits is not None else LoginTimeouts()
-        self._status = ConnectionStatus(NodeState.UNKNOWN)
-        self._listeners: list[Callable[[ConnectionStatus], None]] = []
         self._connection: JumpChain | None = None
         self._connecting = asyncio.Lock()
         self._returning: asyncio.Task[None] | None = None
@@ -291,16 +291,6 @@ class SshConnection:
         self._relay: SocketRelay | None = None
         self._relay_lock = asyncio.Lock()  # two first calls at once make one relay
         self._stdio_until = 0.0  # until then `docker system dial-stdio` is used for Docker: sshd forwarded no socket
-
-    @property
-    def status(self) -> ConnectionStatus:
-        """The last known state, without a check."""
-        return self._status
-
-    def add_status_listener(self, listener: Callable[[ConnectionStatus], None]) -> Callable[[], None]:
-        """Call ``listener`` at every change, from the event loop; the returned function removes it."""
-        self._listeners.append(listener)
-        return lambda: self._listeners.remove(listener)
 
     async def connect(self) -> None:
         """Connect once, within the time limits; does nothing on a live connection."""
@@ -510,11 +500,6 @@ class SshConnection:
         self._publish_status(
             ConnectionStatus(NodeState.UNREACHABLE, str(error) if error else "the node ended the connection")
         )
-
-    def _publish_status(self, status: ConnectionStatus) -> None:
-        self._status = status
-        for listener in tuple(self._listeners):
-            listener(status)
 
 
 def compute_backoff_seconds(attempt: int, chance: float) -> float:

@@ -15,7 +15,7 @@ from textual.widgets import Input
 
 from sparkctl.tui.key_hints import press_hint_key
 from sparkctl.tui.text_surface import TextSurface
-from sparkctl.views.command_result_view import render_refused_line
+from sparkctl.views.event_log_view import render_refused_line
 from sparkctl.views.text.styled_text import (
     Span,
     TextRow,
@@ -56,7 +56,7 @@ class CommandLineDialog(ModalScreen[str]):
         self,
         commands: CommandParser,
         typed: Sequence[str],
-        line: str = "",
+        line: str,
         refused: SparkctlError | None = None,
         instances: Callable[[str], Sequence[str]] = lambda verb: (),
     ) -> None:

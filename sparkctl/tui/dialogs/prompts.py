@@ -44,7 +44,7 @@ from sparkctl.tui.dialogs.base import (
     TextDialog,
     render_sentence,
 )
-from sparkctl.views.command_result_view import describe_stopped_models
+from sparkctl.views.event_log_view import describe_stopped_models
 from sparkctl.views.event_text import format_missing_parts, render_setup_step
 from sparkctl.views.text.line_wrap import wrap_text
 from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, get_state_symbol, make_row, sanitize_span

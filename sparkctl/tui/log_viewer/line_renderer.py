@@ -50,7 +50,7 @@ _SYMBOLS = LogSymbols()
 class LogLineRenderer:
     """Renders rows of ``width`` columns. ``styles`` has a style for each of `STYLE_NAMES`; ``base`` is for other text."""
 
-    def __init__(self, sources: Sequence[str], *, zone: tzinfo | None = None) -> None:
+    def __init__(self, sources: Sequence[str], *, zone: tzinfo | None) -> None:
         self.width = 80
         self.has_times = False
         self.has_sources = False

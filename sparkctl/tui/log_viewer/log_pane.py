@@ -32,7 +32,7 @@ class StatusSegment:
     """A part of the line. The parts of the highest ``rank`` are left out first where the line is too narrow."""
 
     text: str
-    style: str = ""
+    style: str
     rank: int = 0
 
 
@@ -229,20 +229,20 @@ class LogPane(Vertical):
         """Return what the actions of a log do, by their ids."""
         view = self.view
         return {
-            ActionId.LOG_FOLLOW: view.action_follow,
+            ActionId.LOG_FOLLOW: view.toggle_following,
             ActionId.LOG_FIND: partial(self.open_prompt, PromptMode.FIND),
             ActionId.LOG_ONLY: partial(self.open_prompt, PromptMode.ONLY),
-            ActionId.LOG_NEXT: view.action_next_match,
-            ActionId.LOG_PREVIOUS: partial(view.action_next_match, backwards=True),
-            ActionId.LOG_FIRST_ERROR: view.action_first_error,
-            ActionId.LOG_NEXT_MARK: view.action_next_mark,
-            ActionId.LOG_PREVIOUS_MARK: partial(view.action_next_mark, backwards=True),
-            ActionId.LOG_WRAP: view.action_wrap,
-            ActionId.LOG_TIMES: view.action_times,
-            ActionId.LOG_NUMBERS: view.action_numbers,
-            ActionId.LOG_BACK: view.action_back,
-            ActionId.LOG_SOURCE: view.action_source,
-            ActionId.LOG_COPY: view.action_copy,
+            ActionId.LOG_NEXT: view.go_to_next_match,
+            ActionId.LOG_PREVIOUS: partial(view.go_to_next_match, backwards=True),
+            ActionId.LOG_FIRST_ERROR: view.go_to_first_error,
+            ActionId.LOG_NEXT_MARK: view.go_to_next_mark,
+            ActionId.LOG_PREVIOUS_MARK: partial(view.go_to_next_mark, backwards=True),
+            ActionId.LOG_WRAP: view.toggle_wrap,
+            ActionId.LOG_TIMES: view.toggle_times,
+            ActionId.LOG_NUMBERS: view.toggle_numbers,
+            ActionId.LOG_BACK: view.go_further_back,
+            ActionId.LOG_SOURCE: view.show_next_source,
+            ActionId.LOG_COPY: view.copy_lines,
             ActionId.LOG_SAVE: self.save_lines,
         }
 

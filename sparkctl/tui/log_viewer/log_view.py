@@ -464,7 +464,7 @@ class LogView(LogScrollView, can_focus=True):
             """Return whether a newer message of this view replaces this one."""
             return isinstance(message, LogView.Changed) and message.view is self.view
 
-    def __init__(self, buffer: LogBuffer, *, zone: tzinfo | None = None) -> None:
+    def __init__(self, buffer: LogBuffer, *, zone: tzinfo | None) -> None:
         super().__init__(buffer, LogLineRenderer(buffer.sources, zone=zone))
         self.state = LogViewState()
         self.key_filter: Callable[[KeyPress], bool] | None = None  # called with every key; True: the key is handled
@@ -614,7 +614,7 @@ class LogView(LogScrollView, can_focus=True):
             self.pause_following()
         self.refresh()
 
-    def action_copy(self) -> None:
+    def copy_lines(self) -> None:
         """Copy the selection, else the current line, else the visible lines."""
         if selected := self.screen.get_selected_text():
             self._copy_to_clipboard(selected, selected.count("\n") + 1)
@@ -647,27 +647,27 @@ class LogView(LogScrollView, can_focus=True):
         if self.key_filter is not None and self.key_filter(event):
             event.prevent_default().stop()
 
-    def action_follow(self) -> None:
+    def toggle_following(self) -> None:
         """Follow or pause."""
         (self.pause_following if self.is_following else self.follow_end)()
 
-    def action_next_match(self, backwards: bool = False) -> None:
+    def go_to_next_match(self, backwards: bool = False) -> None:
         """Go to the next match, or without a search to the next line that proves the verdict."""
         self.navigator.go_to_match(backwards=backwards)
         self._run_search_step()
         self.repaint()
 
-    def action_next_mark(self, backwards: bool = False) -> None:
+    def go_to_next_mark(self, backwards: bool = False) -> None:
         """Go to the next ready line or failure."""
         self.navigator.go_to_marker(backwards=backwards)
         self._run_search_step()
 
-    def action_first_error(self) -> None:
+    def go_to_first_error(self) -> None:
         """Go to the first error of the shown lines."""
         self.navigator.go_to_first_error()
         self._run_search_step()
 
-    def action_back(self) -> None:
+    def go_further_back(self) -> None:
         """Go back to where the last minute of the log begins; each further call goes further back, at last to the first line."""
         if self.is_following:
             self._backs = 0
@@ -684,22 +684,22 @@ class LogView(LogScrollView, can_focus=True):
         self.position.layout.is_wrapped = other.position.layout.is_wrapped
         self.renderer.has_times, self.renderer.has_numbers = other.renderer.has_times, other.renderer.has_numbers
 
-    def action_wrap(self) -> None:
+    def toggle_wrap(self) -> None:
         """Wrap long lines, or not."""
         self.position.toggle_wrap()
         self.repaint()
 
-    def action_times(self) -> None:
+    def toggle_times(self) -> None:
         """Show the time of each line, or hide it."""
         self.renderer.has_times = not self.renderer.has_times
         self.fit_to_size()
 
-    def action_numbers(self) -> None:
+    def toggle_numbers(self) -> None:
         """Show the number of each line in its own log, as verdicts name it, or hide it."""
         self.renderer.has_numbers = not self.renderer.has_numbers
         self.fit_to_size()
 
-    def action_source(self) -> None:
+    def show_next_source(self) -> None:
         """Show all sources merged, then each alone."""
         if len(self.buffer.sources) == 1:
             self.show_note("this is a single log; M shows more logs")

@@ -84,6 +84,12 @@ class PanelScreen(FrontScreen):
             address=next((node.host for node in panel.config_nodes if node.name == name), None),
         )  # fmt: skip
 
+    def list_styled_notices(self, since: float = 0.0) -> tuple[tuple[str, TextStyle], ...]:
+        """Return the notices that hold, those of this time (unix seconds) and later, the latest last."""
+        from sparkctl.views.event_log_view import style_notice
+
+        return tuple(style_notice(one) for one in self.panel.list_notices() if one.when >= since)
+
     def create_body(self) -> Widget:
         """Return the widget between header and footer."""
         raise NotImplementedError

@@ -75,6 +75,7 @@ async def ask_to_apply_remedy(panel: Panel, profile: str, node: str, edit: Field
     view = next((one for one in panel.build_action_context().views if one.name == node), None)
     choices = (("cancel", "Cancel"), (_ONCE_ANSWER, "try it once"), (_KEEP_ANSWER, "keep it, and start"))
     words = tuple(shlex.split(again)[1:]) if again else ("up", profile, "--node", node, "--set", edit.set_argument)
+    words = tuple(word for word in words if word != "--force")  # whether it fits is judged anew
 
     def build_body(columns: int) -> list[TextRow]:
         return _render_remedy_preview(columns, made, view, edit, words, fit, is_shipped=is_shipped)

@@ -58,9 +58,11 @@ class NodeScreen(ListScreen[int]):
         controller, name = self.panel.controller, self.panel.selected_node
         if controller is None or name is None or name not in controller.store.nodes:
             return None
-        held = self._held
+        frozen = self._held
         seen = (
-            held.tile if held is not None and held.tile.name == name else self.build_node_tile(controller, name, None)
+            frozen.tile
+            if frozen is not None and frozen.tile.name == name
+            else self.build_node_tile(controller, name, None)
         )
         return NodeScreenModel(
             tile=seen, order=self._order, chosen=self._selected_key, pattern=search.parse_filter(self._typed)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from sparkctl.tui.log_viewer.log_subscription import LogSubscription
     from sparkctl.views.overview.overview_view import OverviewScreenModel
     from sparkctl.views.overview.tile_model import NodeTileModel
-    from sparkctl.views.text.styled_text import TextRow, TextStyle
+    from sparkctl.views.text.styled_text import TextRow
 
 
 class TileGrid(TextSurface):
@@ -218,7 +218,7 @@ class OverviewScreen(PanelScreen):
         return OverviewScreenModel(
             glances=glances,
             chosen=panel.selected_index,
-            notices=self._list_notices(),
+            notices=self.list_styled_notices(),
             lines=tuple(
                 line for line in self._list_log_lines(controller, glances) if not loading or line.instance in loading
             ),
@@ -262,22 +262,17 @@ class OverviewScreen(PanelScreen):
         self._past = tuple(one for one in reversed(found) if one.ended is not None)
         controller.schedule_repaint()
 
-    def _update_held_model(self, held: OverviewScreenModel) -> OverviewScreenModel:
+    def _update_held_model(self, frozen: OverviewScreenModel) -> OverviewScreenModel:
         """Return the model of a paused screen with the current selection and notices."""
         panel = self.panel
-        glances = tuple(replace(one, chosen=panel.chosen_instances.get(one.name)) for one in held.glances)
+        glances = tuple(replace(one, chosen=panel.chosen_instances.get(one.name)) for one in frozen.glances)
         return replace(
-            held,
+            frozen,
             glances=glances,
             chosen=panel.selected_index,
-            notices=self._list_notices(),
+            notices=self.list_styled_notices(),
             finding=panel.chosen_finding,
         )
-
-    def _list_notices(self) -> tuple[tuple[str, TextStyle], ...]:
-        from sparkctl.views.event_log_view import style_notice
-
-        return tuple(map(style_notice, self.panel.list_notices()))
 
     def _render_operations(self, store: Store) -> tuple[TextRow, ...]:
         """Return a row for the running or unfinished switch, and one for each transfer."""

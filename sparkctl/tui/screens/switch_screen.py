@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from sparkctl.monitor.event_log import RecentLogLine
     from sparkctl.monitor.switch_progress import SwitchProgress
 
+_NOTICE_SECONDS = 60.0  # for which a notice is shown
+
 
 class SwitchScreen(ScrollScreen):
     """Shows the plan of a switch, or the running switch where no other is asked for. The plan is a dry run."""
@@ -88,6 +90,12 @@ class SwitchScreen(ScrollScreen):
         silent = [reason_node_silent(replace(now, node=name)) for name in self._plan.nodes if name in now.names]
         return next((one for one in silent if one is not None), None)
 
+    @property
+    def shows_notices(self) -> bool:
+        """Whether notices are rows here: until the switch has ended."""
+        progress = self._get_switch_progress()
+        return progress is None or not progress.is_over
+
     def already_shows(self, message: str) -> bool:
         """Tell whether the plan shows this warning already."""
         return any(words.endswith(message) for words, _ in self._cautions)
@@ -135,7 +143,15 @@ class SwitchScreen(ScrollScreen):
             do_key=None if do is None else format_key(do.keys[0]),
             cautions=self._cautions,
             log=self._list_log_lines(),
+            notices=self._list_recent_notices(),
         )
+
+    def _list_recent_notices(self) -> tuple[tuple[str, TextStyle], ...]:
+        """Return the notices of the last minute that are not a warning of the plan; nothing once the switch has ended."""
+        if not self.shows_notices:
+            return ()
+        recent = self.list_styled_notices(self.panel.displayed_time() - _NOTICE_SECONDS)
+        return tuple(one for one in recent if not any(words in one[0] for words, _ in self._cautions))
 
     def _list_log_lines(self) -> tuple[RecentLogLine, ...]:
         """Return the last log lines of what the switch starts: the new one, and what it needs."""

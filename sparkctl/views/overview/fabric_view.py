@@ -52,11 +52,11 @@ def render_fabric(glances: Sequence[NodeTileModel]) -> list[TextRow]:
 def _render_mesh(members: Sequence[str], count: int, networks: Collection[str], ports: Sequence[FabricPort]) -> TextRow:
     """Return a row for more than two connected Sparks; who sends to whom is not known."""
     line = "═"
-    who = f"all {count}" if len(members) == count else ", ".join(members)
+    members_text = f"all {count}" if len(members) == count else ", ".join(members)
     return make_row(
         " ",
         Span(f"{line}{line} {_format_speed(ports)} {line}{line} ", TextStyle.LINK),
-        sanitize_span(who, TextStyle.TITLE),
+        sanitize_span(members_text, TextStyle.TITLE),
         sanitize_span(f"   in {' and '.join(sorted(networks))}", TextStyle.LABEL),
     )
 

@@ -271,7 +271,7 @@ def _render_nothing_runs(seen: NodeTileModel) -> TextRow:
 
 _OFFER_NAME_COLUMNS = 20
 _MIN_OFFER_COLUMNS = 50
-_SHORT_RATE_COLUMNS, _LONG_RATE_COLUMNS = 15, 29  # of ``18.7–22.6 tok/s``, and of ``23.3 tok/s by its source``
+_SHORT_RATE_COLUMNS, _LONG_RATE_COLUMNS = 15, 29  # of ``18.7–22.6 tok/s``, and of ``23.3 tok/s published``
 _UNTIL_READY_COLUMNS = 16
 _WIDE_OFFER_COLUMNS = 78  # from which width on a source's figure is told in full
 
@@ -313,7 +313,7 @@ def _render_start_offers(seen: NodeTileModel, space: DrawArea) -> list[RowBlock]
         for at, (row, claim) in enumerate(rows)
     ]  # a column of claims for all of them, or for none
     if space.columns < _WIDE_OFFER_COLUMNS and any(one.rate is None and one.source_rate for one in seen.offers):
-        blocks.append(make_block(6, make_row(Span("   grey figures: by the profile's source", TextStyle.LABEL))))
+        blocks.append(make_block(6, make_row(Span("   grey figures: published", TextStyle.LABEL))))
     return blocks
 
 
@@ -336,10 +336,10 @@ def _render_offer_rate(one: StartOffer, space: DrawArea) -> TextRow:
         return pad_row(make_row(" " * (_SHORT_RATE_COLUMNS - measure_row(figure)), *figure), wide)
     if one.source_rate is None:
         return make_row(" " * wide)
-    told = one.source_rate.as_text()
+    text = one.source_rate.as_text()
     if wide == _SHORT_RATE_COLUMNS:
-        return make_row(Span(f"{f'{told} tok/s':>{wide}}", TextStyle.LABEL))
-    return pad_row(make_row(Span(f"{told:>9}", TextStyle.VALUE), Span(" tok/s by its source", TextStyle.UNIT)), wide)
+        return make_row(Span(f"{f'{text} tok/s':>{wide}}", TextStyle.LABEL))
+    return pad_row(make_row(Span(f"{text:>9}", TextStyle.VALUE), Span(" tok/s published", TextStyle.UNIT)), wide)
 
 
 def _render_main_instance(one: InstanceView, seen: NodeTileModel, space: DrawArea, roomy: bool) -> list[RowBlock]:
@@ -354,8 +354,8 @@ def _render_main_instance(one: InstanceView, seen: NodeTileModel, space: DrawAre
         return [make_block(1, make_row(Span("its other rank on another Spark is gone", TextStyle.BAD)))]
     if one.phase is Phase.READY and one.name in seen.heads:
         moved = build_substitute_chart(build_rdma_chart(seen, space.chart_columns), space) if roomy else None
-        told = make_block(1, describe_head(one, seen.heads[one.name]))
-        return [told, *([] if moved is None else [moved])]
+        block = make_block(1, describe_head(one, seen.heads[one.name]))
+        return [block, *([] if moved is None else [moved])]
     if one.phase is not Phase.READY or one.port is None:
         return [make_block(3, make_row(sanitize_span(one.detail, TextStyle.STALE)))] if one.detail else []
     if not tells_figures(one):
@@ -364,10 +364,9 @@ def _render_main_instance(one: InstanceView, seen: NodeTileModel, space: DrawAre
     # which shows the accept length over time, too, where it has rows
     has_chart = speed is not None and space.is_chart_row_wide and space.is_tall
     decode, accept = render_throughput(one, space), render_acceptance(one, None if has_chart else seen, space)
-    reads = render_bandwidth(one, seen, space)
-    last = [] if reads is None else [make_block(4, reads)]
-    if roomy and (uses := render_engine_facts(one, space)) is not None:
-        last.append(make_block(6, uses))
+    last = [make_block(4, each) for each in render_bandwidth(one, seen, space)]
+    if roomy and (facts := render_engine_facts(one, space)) is not None:
+        last.append(make_block(6, facts))
     speeds = [] if speed is None else [speed]
     if accept is None:
         return [make_block(1, decode), *speeds, *last]
@@ -524,22 +523,22 @@ def _render_notices(scene: OverviewScreenModel, columns: int, most: int) -> list
     for words, tone in reversed(scene.notices):
         if any(f" {name} failed" in words for name in failed):
             continue  # its tile says why
-        told = [make_row(" ", *row) for row in _wrap_notice(words, tone, max(20, columns - 2), most)]
-        if rows and len(told) + len(rows) > most:
+        notice_rows = [make_row(" ", *row) for row in _wrap_notice(words, tone, max(20, columns - 2), most)]
+        if rows and len(notice_rows) + len(rows) > most:
             break
-        rows = [*told, *rows]
+        rows = [*notice_rows, *rows]
     return rows[:most]
 
 
 def _wrap_notice(words: str, tone: TextStyle, columns: int, most: int) -> list[TextRow]:
     """Return a notice as rows; if there is too little room, its beginning and the whole first remedy."""
     lines = wrap_text(words, columns, tone, 2)
-    told, *ways = words.split("   try: ")
+    sentence, *ways = words.split("   try: ")
     if len(lines) <= most or not ways:
         return lines
     command = find_command(ways[0])
     way = wrap_text(f"  try: {ways[0] if command is None else command}", columns, tone, 4)
-    kept = wrap_text(told, columns, tone, 2)[: max(1, most - len(way))]
+    kept = wrap_text(sentence, columns, tone, 2)[: max(1, most - len(way))]
     return [*kept, *way]
 
 
@@ -578,11 +577,11 @@ def _render_findings(scene: OverviewScreenModel, columns: int, *, is_full: bool)
             rows.append(((*head, words), one))
             continue
         since = format_since(one.since, times.get(one.node, 0.0))
-        told = wrap_text(f"{one.summary} · {since}", columns - 1, words.tone, head=head)
+        wrapped = wrap_text(f"{one.summary} · {since}", columns - 1, words.tone, head=head)
         if one.remedy:
             indent = make_row(" " * measure_row(head))
-            told += wrap_text(f"do: {one.remedy}", columns - 1, TextStyle.LABEL, 4, indent)
-        rows += [(row, one) for row in told]
+            wrapped += wrap_text(f"do: {one.remedy}", columns - 1, TextStyle.LABEL, 4, indent)
+        rows += [(row, one) for row in wrapped]
     return rows
 
 

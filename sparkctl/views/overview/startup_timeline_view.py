@@ -57,11 +57,11 @@ def is_start_late(taken: float, expected: float | None) -> bool:
 
 def render_startup_progress(one: InstanceView, seen: NodeTileModel, space: DrawArea) -> list[RowBlock]:
     """Return the elapsed and expected time, the current step with its progress, and the phases before and after it."""
-    told, timeline = seen.starts.get(one.name), seen.timelines.get(one.name)
-    elapsed = None if told is None or told.elapsed is None else told.elapsed + max(0.0, seen.now - told.ts)
-    expected = None if told is None else told.expected
+    start, timeline = seen.starts.get(one.name), seen.timelines.get(one.name)
+    elapsed = None if start is None or start.elapsed is None else start.elapsed + max(0.0, seen.now - start.ts)
+    expected = None if start is None else start.expected
     stops = one.phase is Phase.STOPPING
-    if told is None and timeline is not None and not (stops or timeline.is_over):
+    if start is None and timeline is not None and not (stops or timeline.is_over):
         elapsed, expected = timeline.compute_duration(seen.now), timeline.expected
     name = "stop" if stops else "start"
     rows = [_render_time(name, elapsed, expected, one, space)]
@@ -205,10 +205,10 @@ def _render_phase_trail(timeline: StartupTimeline, seen: NodeTileModel, space: D
 def _list_coming_parts(timeline: StartupTimeline) -> list[tuple[str, float | None]]:
     """Return the parts to come with their usual seconds, from earlier starts if known."""
     if timeline.expected_parts:
-        told = [one for one in list_remaining_parts(timeline) if _is_worth_telling(one.seconds)]
+        parts = [one for one in list_remaining_parts(timeline) if _is_worth_telling(one.seconds)]
         return [
             (format_phase_name(one.phase) if one.step is None else format_step_name(Step(one.step)), one.seconds)
-            for one in told
+            for one in parts
         ]
     return [(format_phase_name(phase), None) for phase in _STARTUP_PHASES if phase.order > timeline.phase.order]
 

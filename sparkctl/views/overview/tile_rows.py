@@ -21,7 +21,12 @@ from sparkctl.model.sample import DiskSpace, Gpu, MemoryBar
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.units import GIB
 from sparkctl.monitor.kernel_log import is_worth_a_line
-from sparkctl.monitor.meters.bandwidth import estimate_instance_bandwidth, explain_missing_estimate, get_node_bandwidth
+from sparkctl.monitor.meters.bandwidth import (
+    estimate_instance_bandwidth,
+    explain_missing_estimate,
+    get_node_bandwidth,
+    is_prefilling,
+)
 from sparkctl.monitor.ranks import count_ranks
 from sparkctl.monitor.sample_series import COARSE_SPAN, SeriesName
 from sparkctl.views import meter_view as words
@@ -145,12 +150,12 @@ def render_instance_row(
     if not badge:
         return make_row(*name, *(sanitize_span(f"   {part}", TextStyle.LABEL) for part in parts))
     state = build_instance_badge(one, ready_for)
-    held = f"{one.memory / GIB:6.1f} GiB" if one.memory is not None and not one.is_download else ""
+    memory = f"{one.memory / GIB:6.1f} GiB" if one.memory is not None and not one.is_download else ""
     words = state.word if not one.is_download or one.detail is None else sanitize_line(f"model {one.detail}")
     longest = measure_row(name) + sum(3 + measure_text(part) for part in parts)
-    if longest + 3 + measure_text(words) + measure_text(held) > space.columns:
+    if longest + 3 + measure_text(words) + measure_text(memory) > space.columns:
         words = words.partition(",")[0].partition(" for ")[0]  # since when it is ready goes before what it is
-    right = make_row(Span(f"{state.sign} {words}", state.tone), Span(held, TextStyle.UNIT))
+    right = make_row(Span(f"{state.sign} {words}", state.tone), Span(memory, TextStyle.UNIT))
     gap = "   "
     while parts and measure_row(name) + sum(measure_text(gap + part) for part in parts) >= space.columns - measure_row(
         right
@@ -260,15 +265,15 @@ def describe_head(one: InstanceView, head: InstanceView) -> TextRow:
     """Return where the head of a worker's model answers, and its figures, which are those of the model. With two
     ranks the worker is the second; with more only a label tells."""
     if one.rank_position is not None:
-        told = make_row(Span("its head answers, on ", TextStyle.LABEL), sanitize_span(head.node, TextStyle.VALUE))
+        row = make_row(Span("its head answers, on ", TextStyle.LABEL), sanitize_span(head.node, TextStyle.VALUE))
     else:
         which = "rank 1" if count_ranks(one) == 2 else "a worker"
-        told = make_row(Span(f"{which} of the engine on ", TextStyle.LABEL), sanitize_span(head.node, TextStyle.VALUE))
+        row = make_row(Span(f"{which} of the engine on ", TextStyle.LABEL), sanitize_span(head.node, TextStyle.VALUE))
     if head.numbers is None:
-        return told
+        return row
     is_idle = head.numbers.activity is EngineActivity.IDLE
     return make_row(
-        *told, Span(f" · {words.IDLE if is_idle else words.format_throughput(head.numbers)}", TextStyle.VALUE)
+        *row, Span(f" · {words.IDLE if is_idle else words.format_throughput(head.numbers)}", TextStyle.VALUE)
     )
 
 
@@ -299,25 +304,25 @@ def render_acceptance(one: InstanceView, seen: NodeTileModel | None, space: Draw
 def render_engine_facts(one: InstanceView, space: DrawArea) -> TextRow | None:
     """Return facts from the engine's log: number format, attention backend, KV cache size, most requests at once, as
     many as fit; None if nothing is known."""
-    told = {fact.name: fact for fact in one.facts}
+    facts = {fact.name: fact for fact in one.facts}
     badges: list[Span] = []
     is_roomy = space.columns >= _FULL_BADGE_COLUMNS
-    if (path := told.get(EngineFactName.QUANTIZATION_PATH)) is not None:
+    if (path := facts.get(EngineFactName.QUANTIZATION_PATH)) is not None:
         sign = f"{get_state_symbol(Severity.WARNING)} " if path.is_fallback else ""
         short = path.value.partition(" (")[0]
         badges.append(sanitize_span(f"{sign}{short}", TextStyle.ATTENTION if path.is_fallback else TextStyle.GOOD))
-    elif (kind := told.get(EngineFactName.QUANTIZATION)) is not None:
+    elif (kind := facts.get(EngineFactName.QUANTIZATION)) is not None:
         badges.append(sanitize_span(kind.value, TextStyle.VALUE))
-    if (attention := told.get(EngineFactName.ATTENTION_BACKEND)) is not None:
+    if (attention := facts.get(EngineFactName.ATTENTION_BACKEND)) is not None:
         badges.append(sanitize_span(f"{'attention ' if is_roomy else ''}{attention.value.lower()}", TextStyle.VALUE))
-    if (kv := told.get(EngineFactName.KV_CACHE_TOKENS)) is not None:
+    if (kv := facts.get(EngineFactName.KV_CACHE_TOKENS)) is not None:
         badges.append(sanitize_span(f"KV {_format_token_count(kv.value, short=not is_roomy)} tokens", TextStyle.VALUE))
-    if (most := told.get(EngineFactName.MAX_CONCURRENCY)) is not None:
+    if (most := facts.get(EngineFactName.MAX_CONCURRENCY)) is not None:
         unit = "whole contexts" if "." in most.value else "at once"  # of full context, or requests
         badges.append(sanitize_span(f"{most.value} {unit}", TextStyle.VALUE))
-    if (method := told.get(EngineFactName.SPECULATIVE_METHOD)) is not None:
+    if (method := facts.get(EngineFactName.SPECULATIVE_METHOD)) is not None:
         badges.append(sanitize_span(method.value, TextStyle.VALUE))
-    shown = make_row(make_label("uses"))
+    shown = make_row(make_label("engine"))
     for at, badge in enumerate(badges):
         longer = make_row(*shown, *([Span(" · ", TextStyle.LABEL)] if at else []), badge)
         if measure_row(longer) > space.columns:
@@ -326,36 +331,34 @@ def render_engine_facts(one: InstanceView, space: DrawArea) -> TextRow | None:
     return shown if len(shown) > 1 else None
 
 
-def _format_token_count(told: str, *, short: bool) -> str:
+def _format_token_count(text: str, *, short: bool) -> str:
     """Return a token count with thousands separators, however the log writes it; ``short``: in millions if possible."""
-    digits = told.replace(",", "")
+    digits = text.replace(",", "")
     if not digits.isdecimal() or len(digits) > 15:
-        return told
+        return text
     return f"{int(digits) / 1e6:.2f} M" if short and len(digits) > 6 else f"{int(digits):,}"
 
 
-def render_bandwidth(one: InstanceView, seen: NodeTileModel, space: DrawArea) -> TextRow | None:
+def render_bandwidth(one: InstanceView, seen: NodeTileModel, space: DrawArea, most_lines: int = 1) -> list[TextRow]:
     """Return the memory bandwidth of decoding: the GPU's own figure, or an estimate marked as such, or why an engine
-    that decodes has none. None if nothing is decoded."""
+    that decodes has none, in a few words where there is one line. Nothing if nothing is decoded."""
     found = get_node_bandwidth(seen.view) or estimate_instance_bandwidth(one, seen.view)
     if found is None:
         if one.numbers is None or one.numbers.activity is not EngineActivity.DECODING:
-            return None
-        why = (
-            "set model.weights in the profile"
-            if _is_weight_size_missing(one)
-            else explain_missing_estimate(one.numbers, one.per_step)
-        )
-        return truncate_row(
-            make_row(make_label("reads"), Span(words.UNKNOWN, TextStyle.STALE), Span(f"  {why}", TextStyle.LABEL)),
-            space.columns,
-        )
+            return []
+        if _is_weight_size_missing(one):
+            why = "set model.weights in the profile"
+        elif most_lines == 1 and is_prefilling(one.numbers):
+            why = "prefilling"
+        else:
+            why = explain_missing_estimate(one.numbers, one.per_step)
+        return render_labelled_text("mem BW", f"{words.UNKNOWN}  {why}", space, TextStyle.LABEL, most_lines)
     amount, _, shares = words.format_bandwidth(found).partition(" · ")
     room = space.columns - LABEL_COLUMNS - measure_text(amount) - 2
     if measure_text(shares) > room:
         shares = shares.partition(", ")[0]
     rest = Span(f"  {shares}", TextStyle.LABEL) if shares and measure_text(shares) <= room else Span("")
-    return make_row(make_label("reads"), Span(amount, TextStyle.VALUE), rest)
+    return [make_row(make_label("mem BW"), Span(amount, TextStyle.VALUE), rest)]
 
 
 def render_decode_summary(one: InstanceView, seen: NodeTileModel, space: DrawArea) -> TextRow | None:
@@ -428,14 +431,14 @@ def _render_gpu(gpu: Gpu, slow: TextStyle | None, hot: TextStyle | None) -> Text
     degrees = "°C"
     if hot is None:
         hot = TextStyle.ATTENTION if gpu.celsius is not None and gpu.celsius >= 85 else TextStyle.VALUE
-    held = find_worst_clock_limit(gpu)
+    limit = find_worst_clock_limit(gpu)
     return make_row(
         make_label("GPU"),
         *_render_figure(None if gpu.busy is None else gpu.busy * 100, 3, "%"),
         *_render_figure(gpu.sm_clock, 7, "MHz", slow or TextStyle.VALUE),
         *_render_figure(gpu.power, 6, "W"),
         *_render_figure(gpu.celsius, 5, degrees, hot),
-        *(() if held is None else (Span(f"   {held}", TextStyle.ATTENTION),)),
+        *(() if limit is None else (Span(f"   {limit}", TextStyle.ATTENTION),)),
     )
 
 
@@ -503,20 +506,20 @@ def _render_figure(value: float | None, wide: int, unit: str, tone: TextStyle = 
 
 def render_unreachable(seen: NodeTileModel, space: DrawArea) -> list[TextRow]:
     """Return the failed attempts, the time of the next one, and what to do."""
-    told, rows = seen.connection, []
-    if told.detail:
-        rows += render_labelled_text("tried", told.detail, space, TextStyle.VALUE, 3)
+    connection, rows = seen.connection, []
+    if connection.detail:
+        rows += render_labelled_text("tried", connection.detail, space, TextStyle.VALUE, 3)
     elif seen.address:
         rows.append(make_row(make_label(""), sanitize_span(seen.address, TextStyle.STALE)))
-    if told.next_try is not None:
-        left = max(0.0, told.next_try - max(0.0, seen.now - told.ts))
+    if connection.next_try is not None:
+        left = max(0.0, connection.next_try - max(0.0, seen.now - connection.ts))
         when = "now" if left < 1 else f"in {left:.0f} s"
         spans = [make_label("next"), Span(f"try {when}", TextStyle.VALUE)]
-        if told.attempt is not None:
-            spans.append(Span(f"   attempt {told.attempt} failed", TextStyle.UNIT))
+        if connection.attempt is not None:
+            spans.append(Span(f"   attempt {connection.attempt} failed", TextStyle.UNIT))
         rows.append(tuple(spans))
-    if told.hint:
-        rows += render_labelled_text("do", told.hint, space, TextStyle.VALUE, 2)
+    if connection.hint:
+        rows += render_labelled_text("do", connection.hint, space, TextStyle.VALUE, 2)
     if seen.view.sampled is not None:
         rows.append(make_row(make_label(""), Span(f"what follows is {format_age(seen.sample_age)}", TextStyle.STALE)))
     return rows

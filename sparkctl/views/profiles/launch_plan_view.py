@@ -191,22 +191,23 @@ def _is_starting(one: InstanceView) -> bool:
 
 
 def _render_running_instance(one: InstanceView, profile: Profile) -> TextRow:
-    held = f" holds {format_gib(one.memory)}" if one.memory is not None else " runs"
+    state = f" holds {format_gib(one.memory)}" if one.memory is not None else " runs"
     if _is_starting(one) and one.phase is not None:
         takes = "" if one.expected is None else f", {format_gib(one.expected)} expected"
-        held = f" is {format_phase_name(one.phase)} here now{takes}"
+        state = f" is {format_phase_name(one.phase)} here now{takes}"
     if _is_same_instance(one, profile):
         return make_row(
             sanitize_span(one.name, TextStyle.TITLE),
-            Span(f"{held}: it is replaced if its settings are others", TextStyle.ATTENTION),
+            Span(f"{state}: it is replaced if its settings are others", TextStyle.ATTENTION),
         )
     if profile.port is not None and one.port == profile.port:
         return make_row(
-            sanitize_span(one.name, TextStyle.TITLE), Span(f"{held}, and port {one.port}: stop it first", TextStyle.BAD)
+            sanitize_span(one.name, TextStyle.TITLE),
+            Span(f"{state}, and port {one.port}: stop it first", TextStyle.BAD),
         )
     if _is_starting(one):
-        return make_row(sanitize_span(one.name, TextStyle.TITLE), Span(held, TextStyle.ATTENTION))
-    return make_row(sanitize_span(one.name, TextStyle.TITLE), Span(f"{held} and stays", TextStyle.LABEL))
+        return make_row(sanitize_span(one.name, TextStyle.TITLE), Span(state, TextStyle.ATTENTION))
+    return make_row(sanitize_span(one.name, TextStyle.TITLE), Span(f"{state} and stays", TextStyle.LABEL))
 
 
 def _predict_memory(bar: MemoryBar, expected: int, back: int) -> MemoryBar:

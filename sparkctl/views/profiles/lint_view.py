@@ -34,8 +34,12 @@ def format_lint(name: str, checked: LintResult) -> list[str]:
 
 def summarize_lint(checked: LintResult) -> str:
     """Return the number of errors, warnings and infos, and the version whose flags were used."""
-    held = checked.held
-    against = "" if held is None else f" (flags of {load_engine(held.catalogue.engine).title} {held.catalogue.version})"
+    catalogue = checked.held
+    against = (
+        ""
+        if catalogue is None
+        else f" (flags of {load_engine(catalogue.catalogue.engine).title} {catalogue.catalogue.version})"
+    )
     counts = [
         _format_level_count(len(found), level) for level in LintSeverity if (found := checked.list_by_level(level))
     ]
@@ -83,16 +87,16 @@ def _build_place_json(one: LintDiagnostic) -> dict[str, object]:
     return {"file": one.place.file, "line": one.place.line, "column": one.place.column}
 
 
-def _build_catalogue_json(held: CatalogueChoice | None) -> dict[str, object] | None:
-    if held is None:
+def _build_catalogue_json(choice: CatalogueChoice | None) -> dict[str, object] | None:
+    if choice is None:
         return None
-    catalogue = held.catalogue
+    catalogue = choice.catalogue
     return {
         "engine": catalogue.engine,
         "version": catalogue.version,
-        "asked": held.version,
-        "basis": held.basis.value,
-        "said_by": held.said_by,
+        "asked": choice.version,
+        "basis": choice.basis.value,
+        "said_by": choice.said_by,
         "origin": catalogue.origin,
     }
 

@@ -61,8 +61,8 @@ def _format_claim(one: MemoryFit, columns: int | None) -> list[str]:
 
 def format_estimate_notes(one: MemoryFit, columns: int | None, before: Sequence[MemoryFit] = ()) -> list[str]:
     """Return the notes of an estimate that are not yet in those of ``before``."""
-    told = {note for other in before for note in _list_notes(other)}
-    return [line for note in _list_notes(one) if note not in told for line in wrap_line(f"note: {note}", columns, 6)]
+    notes = {note for other in before for note in _list_notes(other)}
+    return [line for note in _list_notes(one) if note not in notes for line in wrap_line(f"note: {note}", columns, 6)]
 
 
 def _list_notes(one: MemoryFit) -> list[str]:
@@ -252,10 +252,13 @@ def _build_budget_json(there: MemoryBudget) -> dict[str, object]:
 
 
 _OUTCOME_SYMBOLS = {
-    FitOutcome.FITS: ("✓", TextStyle.GOOD), FitOutcome.AFTER_DROP_CACHES: ("↓", TextStyle.GOOD),
-    FitOutcome.IF_STOPPED: ("▲", TextStyle.ATTENTION), FitOutcome.SHORT: ("✕", TextStyle.BAD),
-    FitOutcome.SEVERAL: ("–", TextStyle.LABEL), FitOutcome.UNKNOWN: ("?", TextStyle.STALE),
-}  # fmt: skip
+    FitOutcome.FITS: ("✓", TextStyle.GOOD),
+    FitOutcome.AFTER_DROP_CACHES: ("↓", TextStyle.GOOD),
+    FitOutcome.IF_STOPPED: ("▲", TextStyle.ATTENTION),
+    FitOutcome.SHORT: ("✕", TextStyle.BAD),
+    FitOutcome.SEVERAL: ("–", TextStyle.LABEL),
+    FitOutcome.UNKNOWN: ("?", TextStyle.STALE),
+}
 
 
 _TIGHT_SYMBOL = "△", TextStyle.ATTENTION
@@ -274,14 +277,14 @@ def render_estimate_symbol(fit: MemoryFit | None) -> Span:
 
 def format_symbol_legend(*, is_counting: bool = False) -> TextRow:
     """Return the legend of the symbols; ``is_counting``: with the one of an estimate that is not there yet."""
-    told = (
+    legend = (
         (FitOutcome.FITS, "fits"),
         (FitOutcome.AFTER_DROP_CACHES, "drop caches"),
         (FitOutcome.IF_STOPPED, "stop first"),
         (FitOutcome.SHORT, "too big"),
         (FitOutcome.SEVERAL, "for several"),
     )
-    parts = [(_OUTCOME_SYMBOLS[answer], words) for answer, words in told]
+    parts = [(_OUTCOME_SYMBOLS[answer], words) for answer, words in legend]
     parts[1:1] = [(_TIGHT_SYMBOL, "tight")]
     parts += [(("·", TextStyle.STALE), "calculating")] if is_counting else []
     return tuple(

@@ -175,8 +175,8 @@ def summarize_reference(references: Sequence[Reference]) -> str | None:
         after.append(f"first request {cold.as_text()} tok/s")
     if (room := find_context(references)) is not None:
         after.append(f"up to {room:,} tokens of context")
-    told = "; ".join([*([", ".join(words)] if words else []), *after])
-    return f"{told} · {', '.join(list_source_names(references))}" if told else None
+    text = "; ".join([*([", ".join(words)] if words else []), *after])
+    return f"{text} · {', '.join(list_source_names(references))}" if text else None
 
 
 def _count_requests(count: int, *, short: bool = False) -> str:
@@ -189,10 +189,10 @@ def _format_reference(one: Reference) -> list[str]:
     lines += [f"  set-up: {one.setup}"] if one.setup else []
     lines += [f"  not compared with yours: {one.differs}"] if one.differs else []
     times = (("ready after", one.ready_cold, "cold"), ("ready after", one.ready_warm, "warm"))
-    told = [f"{name} {format_duration(seconds)} ({state})" for name, seconds, state in times if seconds is not None]
-    told += [] if one.generation_cold is None else [f"first request {one.generation_cold.as_text()} tok/s (cold)"]
-    told += [] if one.context is None else [f"up to {one.context:,} tokens of context"]
-    lines += [f"  {', '.join(told)}"] if told else []
+    parts = [f"{name} {format_duration(seconds)} ({state})" for name, seconds, state in times if seconds is not None]
+    parts += [] if one.generation_cold is None else [f"first request {one.generation_cold.as_text()} tok/s (cold)"]
+    parts += [] if one.context is None else [f"up to {one.context:,} tokens of context"]
+    lines += [f"  {', '.join(parts)}"] if parts else []
     timed = [figure for figure in one.figures if figure.concurrency is not None]
     rows = [_list_figure_cells(figure) for figure in timed]
     used = [at for at in range(len(rows[0]) if rows else 0) if any(row[at] for row in rows)]

@@ -241,12 +241,20 @@ _STATE_SYMBOLS: dict[Phase | NodeState | Severity, str] = {
     Phase.WARMING: "◐", Phase.UNPROVED: "▲", Phase.READY: "●", Phase.FAILED: "✕", Phase.STOPPING: "◐", Phase.STOPPED: "○", Phase.UNKNOWN: "◌",
 }  # fmt: skip
 _STATE_SYMBOLS |= {
-    NodeState.OK: "●", NodeState.STARVED: "◍", NodeState.UNREACHABLE: "◌", NodeState.UNTRUSTED: "✕",
-    NodeState.REFUSED: "✕", NodeState.UNKNOWN: "◌",
-}  # fmt: skip
+    NodeState.OK: "●",
+    NodeState.STARVED: "◍",
+    NodeState.UNREACHABLE: "◌",
+    NodeState.UNTRUSTED: "✕",
+    NodeState.REFUSED: "✕",
+    NodeState.UNKNOWN: "◌",
+}
 _STATE_SYMBOLS |= {
-    Severity.GOOD: "●", Severity.NOTE: "·", Severity.WARNING: "▲", Severity.PROBLEM: "✕", Severity.UNKNOWN: "◌"
-}  # fmt: skip
+    Severity.GOOD: "●",
+    Severity.NOTE: "·",
+    Severity.WARNING: "▲",
+    Severity.PROBLEM: "✕",
+    Severity.UNKNOWN: "◌",
+}
 
 
 def get_state_symbol(state: Phase | NodeState | Severity) -> str:

@@ -67,14 +67,14 @@ def rotation_and_cut(trial: Trial) -> None:
     follow.await_text("numbered 0008000", 40)
     ended = follow.kill()
     saved = read_saved_log(command)
-    for what, text, told in (
+    for what, text, expected in (
         ("saved", saved, saved + ran.out + ran.err),
         ("followed", ended.out, ended.out + ended.err),
     ):
         found = parse_numbers(text)
         trial.check_intact(found == sorted(set(found)), f"{what}: lines twice or out of order")
         missing = found[-1] - found[0] + 1 - len(found)
-        is_said = "missing" in told or "rotated" in told
+        is_said = "missing" in expected or "rotated" in expected
         trial.check_truth(not missing or is_said, f"{what}: {missing} lines are missing and nothing says so")
         trial.note(f"{what}: {len(found)} lines once, {missing} missing" + (" and that is said" if missing else ""))
 

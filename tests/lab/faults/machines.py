@@ -45,9 +45,9 @@ def play_clock(trial: Trial, before: float, during: float) -> None:
         not [e for e in ran.events if e["event"] == "guard" and e["what"] == "killed"], "the guard ended it", ran
     )
     guard = trial.check_end(command("guard", "status", "--node", "spark1", "--json"), 0)
-    told = (json.loads(guard.out)["nodes"][0]["guard"] or {"events": []})["events"]
-    ends = [event["why"] for event in told]
-    apart = [event["at"] - time.time() for event in told]
+    document = (json.loads(guard.out)["nodes"][0]["guard"] or {"events": []})["events"]
+    ends = [event["why"] for event in document]
+    apart = [event["at"] - time.time() for event in document]
     trial.check_intact(
         all(abs(one - during) < 60 for one in apart), f"the guard did not see its clock set: {apart}", guard
     )

@@ -52,8 +52,8 @@ async def test_two_sparks_without_a_cable_that_carries(tmp_path: Path) -> None:
             )
         ]
     assert not [one for one in whole if isinstance(one, FindingReported) and one.check == "fabric"]
-    told = [one for one in cut if isinstance(one, FindingReported) and one.check == "fabric"]
-    assert [(one.node, one.severity, "no cable is connected" in one.message) for one in told] == [
+    result = [one for one in cut if isinstance(one, FindingReported) and one.check == "fabric"]
+    assert [(one.node, one.severity, "no cable is connected" in one.message) for one in result] == [
         ("spark1", Severity.NOTE, True), ("spark2", Severity.NOTE, True),
     ]  # fmt: skip
 

@@ -216,10 +216,10 @@ async def test_garbage_behind_the_keys_ends_the_connection_and_no_more(kind: int
 async def _say_behind_the_keys(sparks: SimulatedSparks, kind: int, payload: bytes) -> None:
     link = SshConnection(make_node_at_port(sparks.ports["spark1"], sparks, "spark1"), NonInteractivePrompter(), LIMITS)
     await link.connect()
-    held = await link.start_process(["sh", "-c", "x", "sparkctl-lock", "/run", "/tmp/l", "1", "me", "hold"])
-    assert (await held.readline()).startswith(b"@@ ")
+    process = await link.start_process(["sh", "-c", "x", "sparkctl-lock", "/run", "/tmp/l", "1", "me", "hold"])
+    assert (await process.readline()).startswith(b"@@ ")
     (login,) = sparks.sshd["spark1"].logins
-    waiting = asyncio.ensure_future(held.readline())
+    waiting = asyncio.ensure_future(process.readline())
     asking = asyncio.ensure_future(link.open_unix("/nowhere"))
     login.send_packet(kind, payload)
     login.send_packet(kind, payload)
@@ -232,6 +232,6 @@ async def _say_behind_the_keys(sparks: SimulatedSparks, kind: int, payload: byte
     await asyncio.gather(waiting, asking, return_exceptions=True)
     with suppress(ConnectionLost, TimeoutError):
         await link.run(["python3", "-ISc", "x"], timeout=1.0)
-    await held.release()
+    await process.release()
     await link.close()
     await sim_clients.wait_until_true(lambda: not sparks.sshd["spark1"].logins)

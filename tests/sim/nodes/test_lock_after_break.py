@@ -32,26 +32,26 @@ async def test_a_lock_that_another_took_meanwhile_is_told_tried_again_and_told_a
     milo, ann = (
         CommandContext(history=OperationHistory(tmp_path / name), operator=f"{name}@desk") for name in ("milo", "ann")
     )
-    told: list[str] = []
+    lines: list[str] = []
     async with milo.create_session(node) as session, ann.create_session(node) as hers:
         await session.link.connect()
-        ours = await node_lock.acquire_node_lock(session, milo, "starting big", told.append)
+        ours = await node_lock.acquire_node_lock(session, milo, "starting big", lines.append)
         sparks.sshd["spark1"].drop_connections()
         await sim_clients.wait_until_true(lambda: not sparks.nodes["spark1"].locks)
         await hers.link.connect()
-        theirs = await node_lock.acquire_node_lock(hers, ann, "starting small", told.append)
+        theirs = await node_lock.acquire_node_lock(hers, ann, "starting small", lines.append)
         await session.link.reconnect()
-        await sim_clients.wait_until_true(lambda: len(told) == 1)
+        await sim_clients.wait_until_true(lambda: len(lines) == 1)
         assert (
             "the connection was lost for a while, and with it the lock; now spark1: ann@desk is starting small"
-            in told[0]
+            in lines[0]
         )
         with pytest.raises(node_lock.LockConflict, match="ann@desk"):
             await ours.reacquire_if_lost()
-        assert len(told) == 1, "it is said once"
+        assert len(lines) == 1, "it is said once"
         await theirs.release()
-        await sim_clients.wait_until_true(lambda: len(told) == 2)
-        assert told[1] == "the lock on spark1 is held again"
+        await sim_clients.wait_until_true(lambda: len(lines) == 2)
+        assert lines[1] == "the lock on spark1 is held again"
         assert "milo@desk" in sparks.nodes["spark1"].locks["/run"]
         await ours.release()
     await sim_clients.wait_until_true(lambda: not sparks.nodes["spark1"].locks)
@@ -68,12 +68,12 @@ async def test_a_start_is_refused_while_another_works_there_and_with_queue_waits
     stop = StopInstance(instance=name, nodes=(node,), known=frozenset((name,)))
     ann = CommandContext(history=OperationHistory(tmp_path / "ann"), operator="ann@desk")
 
-    async def start_queued(told: list[Event]) -> None:
+    async def start_queued(events: list[Event]) -> None:
         async for event in replace(request, queue=True).run(ctx):
-            told.append(event)
+            events.append(event)
 
-    def list_waits(told: list[Event]) -> list[str]:
-        warnings = [one.message for one in told if isinstance(one, WarningEmitted)]
+    def list_waits(events: list[Event]) -> list[str]:
+        warnings = [one.message for one in events if isinstance(one, WarningEmitted)]
         return [words for words in warnings if "starts once that has ended" in words]
 
     async with ann.create_session(node) as hers:
@@ -83,25 +83,25 @@ async def test_a_start_is_refused_while_another_works_there_and_with_queue_waits
         assert refused.outcome is Outcome.REFUSED
         assert f"sparkctl up {name}" in (refused.hint or "")
         assert "--queue" in (refused.hint or "")
-        told: list[Event] = []
-        waiting = asyncio.create_task(start_queued(told))
-        await sim_clients.wait_until_true(lambda: bool(list_waits(told)))
+        events: list[Event] = []
+        waiting = asyncio.create_task(start_queued(events))
+        await sim_clients.wait_until_true(lambda: bool(list_waits(events)))
         stopped = find_command_end([event async for event in stop.run(ctx)])
         assert stopped.outcome is Outcome.DONE
         assert stopped.message == f"{name} waited to start on spark1: it is not started"
         await waiting
-        ended = find_command_end(told)
+        ended = find_command_end(events)
         assert ended.outcome is Outcome.INTERRUPTED
         assert ended.message == f"{name} was not started: sparkctl down ended the waiting"
         nothing = find_command_end([event async for event in stop.run(ctx)])
         assert "is not running" in (nothing.message or ""), "it waits no longer"
-        told = []
-        waiting = asyncio.create_task(start_queued(told))
-        await sim_clients.wait_until_true(lambda: bool(list_waits(told)))
+        events = []
+        waiting = asyncio.create_task(start_queued(events))
+        await sim_clients.wait_until_true(lambda: bool(list_waits(events)))
         await asyncio.sleep(0.5)
         assert not sparks.docker["spark1"].containers
         await theirs.release()
         await waiting
-    assert find_command_end(told).outcome in (Outcome.READY, Outcome.UNPROVED)
-    assert len(list_waits(told)) == 1, "it is said once"
+    assert find_command_end(events).outcome in (Outcome.READY, Outcome.UNPROVED)
+    assert len(list_waits(events)) == 1, "it is said once"
     assert not list((ctx.history.directory / "queued-starts").iterdir())

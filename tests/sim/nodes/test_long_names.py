@@ -43,7 +43,7 @@ async def test_everything_that_is_told_of_a_long_name_is_bounded(nodes: list[Nod
     views = await read_node_statuses(ctx, nodes)
     loads = await watch_nodes.read_load_views(ctx, nodes)
     served, _ = await list_endpoints(ctx, nodes)
-    told = await collect_events(show_log(ctx, ShowLog(instance=views[0].instances[0].name, nodes=nodes, tail=1)))
+    events = await collect_events(show_log(ctx, ShowLog(instance=views[0].instances[0].name, nodes=nodes, tail=1)))
     teller = ChangeReporter()
     texts = {
         "status": format_status(views, width=80),
@@ -52,7 +52,7 @@ async def test_everything_that_is_told_of_a_long_name_is_bounded(nodes: list[Nod
         "plain": [sentence for view in loads for sentence in teller.describe_changes(view)],
         "endpoints": format_endpoint_config(served, "env", served[0]),
         "metrics": list(render_metrics(loads, 0.0).splitlines()),
-        "logs": [str(to_json_data(event)) for event in told],
+        "logs": [str(to_json_data(event)) for event in events],
     }
     for verb, lines in texts.items():
         assert lines, verb

@@ -45,9 +45,9 @@ async def test_a_simulated_spark_says_what_a_real_one_would(sparks: SimulatedSpa
     assert last.memory is not None
     assert last.memory.total == 127600592 * 1024
     (container,) = sparks.docker["spark1"].containers
-    held = last.get_container_memory(container)
-    assert held is not None
-    assert held > 90 << 30
+    memory = last.get_container_memory(container)
+    assert memory is not None
+    assert memory > 90 << 30
     assert last.gpus is not None
     assert last.gpus[0].busy is not None
     assert last.gpus[0].busy > 0.8

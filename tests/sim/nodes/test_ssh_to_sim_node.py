@@ -38,20 +38,20 @@ async def link(sparks: SimulatedSparks) -> AsyncIterator[NodeConnection]:
 
 async def test_a_look_and_a_lock(link: NodeConnection) -> None:
     done = await link.run(probe.build_inspection_command("identity", "memory"), stdin=probe.read_inspection_script())
-    look = probe.decode_inspection(done.stdout)
-    assert look.identity is not None
-    assert look.identity.product == "DGX Spark"
-    held = await link.start_process(
+    inspection = probe.decode_inspection(done.stdout)
+    assert inspection.identity is not None
+    assert inspection.identity.product == "DGX Spark"
+    process = await link.start_process(
         ["sh", "-c", "the 'script'\n", "sparkctl-lock", "/run", "/tmp/l", "1", "me", "hold"]
     )
-    assert await held.readline() == b"@@ held\n"
+    assert await process.readline() == b"@@ held\n"
     second = await link.start_process(
         ["sh", "-c", "the 'script'\n", "sparkctl-lock", "/run", "/tmp/l", "2", "you", "hold"]
     )
     assert await second.readline() == b"@@ taken\n"
     assert await second.readline() == b"me\n"
     await second.release()
-    await held.release()
+    await process.release()
 
 
 async def test_a_lock_lapses_as_a_sparks_does() -> None:
@@ -61,15 +61,15 @@ async def test_a_lock_lapses_as_a_sparks_does() -> None:
         node, lock = sparks.nodes["spark1"], ["sh", "-c", "x", "sparkctl-lock", "/run", "/tmp/l", "1"]
         link = open_connection(_make_node(sparks))
         await link.connect()
-        held = await link.start_process([*lock, "me", "hold"])
-        assert await held.readline() == b"@@ held\n"
+        process = await link.start_process([*lock, "me", "hold"])
+        assert await process.readline() == b"@@ held\n"
         began = clock.monotonic()
         while clock.monotonic() - began < 40:
-            await held.write(b".")
+            await process.write(b".")
             await asyncio.sleep(0.05)
         assert node.locks == {"/run": "me"}
         began = clock.monotonic()
-        assert await asyncio.wait_for(held.readline(), sim_clients.PATIENCE) == b"", "its command has ended"
+        assert await asyncio.wait_for(process.readline(), sim_clients.PATIENCE) == b"", "its command has ended"
         assert clock.monotonic() - began > 20
         assert node.locks == {}
         clock.set_rate(0.001)
@@ -101,11 +101,11 @@ async def test_a_tunnel_to_a_closed_port_is_refused(link: NodeConnection) -> Non
 
 
 async def test_a_cut_is_noticed_and_mended(link: NodeConnection, sparks: SimulatedSparks) -> None:
-    held = await link.start_process(["sh", "-c", "x", "sparkctl-lock", "/run", "/tmp/l", "1", "me", "hold"])
-    assert await held.readline() == b"@@ held\n"
+    process = await link.start_process(["sh", "-c", "x", "sparkctl-lock", "/run", "/tmp/l", "1", "me", "hold"])
+    assert await process.readline() == b"@@ held\n"
     sparks.sshd["spark1"].drop_connections()
     with pytest.raises(ConnectionLost):
-        await asyncio.wait_for(held.readline(), sim_clients.PATIENCE)
+        await asyncio.wait_for(process.readline(), sim_clients.PATIENCE)
     await link.reconnect(give_up_after=sim_clients.PATIENCE)
     assert link.status.state is NodeState.OK
     assert (await link.run(["cat", "/etc/hostname"])).stdout == b"spark1\n"

@@ -167,15 +167,15 @@ async def test_a_container_that_goes_between_two_questions_is_gone_and_docker_is
 
 
 async def test_a_guard_is_told_of_as_it_comes_and_goes(tmp_path: Path) -> None:
-    told: asyncio.Queue[tuple[str, ...] | None] = asyncio.Queue()
+    result: asyncio.Queue[tuple[str, ...] | None] = asyncio.Queue()
 
     def take(event: Event) -> None:
         if isinstance(event, GuardStatusChanged):
-            told.put_nowait(event.watched)
+            result.put_nowait(event.watched)
 
     async def until_told(watched: tuple[str, ...]) -> None:
         async with asyncio.timeout(sim_clients.PATIENCE):
-            while await told.get() != watched:
+            while await result.get() != watched:
                 pass
 
     async with SimulatedSparks("two-stacks", **sim_clients.FAST) as sparks:

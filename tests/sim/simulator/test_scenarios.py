@@ -170,15 +170,15 @@ def test_a_number_that_is_none_is_named() -> None:
 
 
 async def test_a_port_that_another_program_has_is_told() -> None:
-    told: list[str] = []
+    lines: list[str] = []
 
     async def answer(_request: SimHttpRequest) -> SimHttpReply:
         return SimHttpReply()
 
     async with await asyncio.start_server(lambda _reader, _writer: None, "127.0.0.1", 0) as other:
         port = other.sockets[0].getsockname()[1]
-        async with SimulatedSparks("empty", speed=50.0, report_taken_port=told.append) as sparks:
+        async with SimulatedSparks("empty", speed=50.0, report_taken_port=lines.append) as sparks:
             node = sparks.nodes["spark1"]
             node.host = "127.0.0.1"
             await node.open_port(port, answer)
-    assert told == [f"127.0.0.1:{port}"]
+    assert lines == [f"127.0.0.1:{port}"]

@@ -28,24 +28,28 @@ async def _run_inspection(connection: asyncssh.SSHClientConnection, *sections: s
 
 
 async def test_a_look_is_complete(connection: asyncssh.SSHClientConnection) -> None:
-    look = await _run_inspection(connection, "identity", "memory", "processes", "gpu", "listen", "docker", "sudo", "health",
+    inspection = await _run_inspection(connection, "identity", "memory", "processes", "gpu", "listen", "docker", "sudo", "health",
                        "disk=/home/milo", "path=/home/milo/models")  # fmt: skip
-    assert look.identity is not None
-    assert (look.identity.product, look.identity.driver, look.identity.machine) == ("DGX Spark", "580.142", "aarch64")
-    assert look.identity.groups == ("milo", "docker")
-    assert look.memory is not None
-    assert look.memory.total == 127600592 * 1024
-    assert look.memory.free < look.memory.available < look.memory.total
-    assert (look.gpu, look.pids, look.resident) == ({}, {}, {})
-    assert look.listening == frozenset({22})
-    assert look.disks[0].free
-    assert look.paths == (("/home/milo/models", True),)
-    assert look.docker is not None
-    assert look.docker.access
-    assert look.docker.hook
-    assert look.drop_right == "allowed"
-    assert look.habits is not None
-    assert look.habits.swappiness == 60
+    assert inspection.identity is not None
+    assert (inspection.identity.product, inspection.identity.driver, inspection.identity.machine) == (
+        "DGX Spark",
+        "580.142",
+        "aarch64",
+    )
+    assert inspection.identity.groups == ("milo", "docker")
+    assert inspection.memory is not None
+    assert inspection.memory.total == 127600592 * 1024
+    assert inspection.memory.free < inspection.memory.available < inspection.memory.total
+    assert (inspection.gpu, inspection.pids, inspection.resident) == ({}, {}, {})
+    assert inspection.listening == frozenset({22})
+    assert inspection.disks[0].free
+    assert inspection.paths == (("/home/milo/models", True),)
+    assert inspection.docker is not None
+    assert inspection.docker.access
+    assert inspection.docker.hook
+    assert inspection.drop_right == "allowed"
+    assert inspection.kernel_settings is not None
+    assert inspection.kernel_settings.swappiness == 60
 
 
 async def test_an_engine_is_seen_with_its_memory_and_port(
@@ -53,12 +57,12 @@ async def test_an_engine_is_seen_with_its_memory_and_port(
 ) -> None:
     container = await run_in_thread(sim_clients.launch_engine, client)
     await run_in_thread(sim_clients.wait_until_ready, container)
-    look = await _run_inspection(connection, "processes", "gpu", "listen")
-    held = look.get_container_memory(container.id)
-    assert held is not None
-    assert held > 90 << 30
-    assert look.listening is not None
-    assert 8003 in look.listening
+    inspection = await _run_inspection(connection, "processes", "gpu", "listen")
+    memory = inspection.get_container_memory(container.id)
+    assert memory is not None
+    assert memory > 90 << 30
+    assert inspection.listening is not None
+    assert 8003 in inspection.listening
 
 
 async def test_a_drop_gives_the_page_cache_back(connection: asyncssh.SSHClientConnection) -> None:
@@ -107,10 +111,10 @@ async def test_the_lock_is_exclusive_and_dies_with_its_channel(connection: async
 
 async def test_a_broken_connection_frees_the_lock(sparks: SimulatedSparks) -> None:
     async with sim_clients.open_ssh(sparks) as connection:
-        held = await connection.create_process(
+        process = await connection.create_process(
             shlex.join(["sh", "-c", "x", "sparkctl-lock", "/run", "/tmp/l", "1", "me", "hold"])
         )
-        assert await asyncio.wait_for(held.stdout.readline(), sim_clients.PATIENCE) == "@@ held\n"
+        assert await asyncio.wait_for(process.stdout.readline(), sim_clients.PATIENCE) == "@@ held\n"
         sparks.sshd["spark1"].drop_connections()
         await sim_clients.wait_until_true(lambda: not sparks.nodes["spark1"].locks)
 

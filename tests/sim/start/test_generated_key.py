@@ -37,10 +37,10 @@ def test_a_generated_key_is_needed_and_used_and_in_no_output(
         ):
             assert invoke_command_line(words) == 0, words
         assert invoke_command_line(["endpoints"]) == 0
-        told = capfd.readouterr()
-        assert '"${KEYED_API_KEY}"' in told.out
-        assert "answered correctly" in told.out
-        assert key not in told.out + told.err
+        output = capfd.readouterr()
+        assert '"${KEYED_API_KEY}"' in output.out
+        assert "answered correctly" in output.out
+        assert key not in output.out + output.err
         assert invoke_command_line(["endpoints", "--with-key", "--json"]) == 0
         assert json.loads(capfd.readouterr().out)["endpoints"][0]["key"] == key
         assert invoke_command_line(["down", "keyed"]) == 0
@@ -94,6 +94,6 @@ def test_what_cannot_be_is_an_error_with_its_line(
     path = tmp_path / "wrong.yaml"
     path.write_text(f"schema: 1\nname: wrong\n{lines}")
     assert invoke_command_line(["profiles", "check", str(path)]) == 2
-    told = capfd.readouterr()
-    assert words in told.out + told.err
-    assert f"{path}:4:" in told.out + told.err
+    output = capfd.readouterr()
+    assert words in output.out + output.err
+    assert f"{path}:4:" in output.out + output.err

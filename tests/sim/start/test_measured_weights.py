@@ -60,8 +60,8 @@ async def test_without_readable_headers_the_profile_is_the_fallback(sparks, ctx)
 
 async def test_without_headers_and_without_the_profile_s_figure_the_files_size_counts(sparks, ctx) -> None:  # type: ignore[no-untyped-def]
     request = make_start_request(sparks)
-    told = replace(request.profile.model, weights=None)
-    request = replace(request, profile=replace(request.profile, model=told))
+    changed = replace(request.profile.model, weights=None)
+    request = replace(request, profile=replace(request.profile, model=changed))
     _, ended = await collect_events_and_end(start_instance(ctx, request))
     assert ended.exit_code == 0, ended
     step = read_label(sparks)

@@ -392,6 +392,6 @@ def test_sox_reads_what_say_writes(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     read = subprocess.run(["sox", str(place), "-n", "stat"], capture_output=True, text=True, timeout=30)
     assert read.returncode == 0, read.stderr
-    told = dict(line.split(":", 1) for line in read.stderr.splitlines() if ":" in line)
-    assert float(told["Length (seconds)"]) > 0.2
-    assert float(told["Maximum amplitude"]) > 0.01
+    lines = dict(line.split(":", 1) for line in read.stderr.splitlines() if ":" in line)
+    assert float(lines["Length (seconds)"]) > 0.2
+    assert float(lines["Maximum amplitude"]) > 0.01

@@ -32,9 +32,9 @@ def operator(config: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize("name", ON_ONE)
 def test_a_dry_run_prints_the_line(name: str, capfd: pytest.CaptureFixture[str]) -> None:
     assert invoke_command_line(["up", name, "--node", "spark1", "--dry-run", "--format", "docker"]) == 0
-    told = capfd.readouterr()
-    assert told.out.startswith("docker run -d")
-    assert LIBRARY.load_profile(name).image in told.out
+    output = capfd.readouterr()
+    assert output.out.startswith("docker run -d")
+    assert LIBRARY.load_profile(name).image in output.out
 
 
 @pytest.mark.parametrize("name", ON_TWO)
@@ -42,18 +42,19 @@ def test_what_wants_both_sparks_is_refused_on_one_before_anything_is_touched(
     name: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert invoke_command_line(["up", name, "--node", "spark1"]) == 2
-    told = capfd.readouterr()
-    assert told.out == ""
-    assert f"{name} is for 2 Sparks, but 1 is named" in told.err
-    assert "--node spark1 --node spark2" in told.err
+    output = capfd.readouterr()
+    assert output.out == ""
+    assert f"{name} is for 2 Sparks, but 1 is named" in output.err
+    assert "--node spark1 --node spark2" in output.err
 
 
 def test_up_says_the_trap_before_the_start_and_both_ways_out(capfd: pytest.CaptureFixture[str]) -> None:
     assert invoke_command_line(["up", "qwen36-as-posted", "--node", "spark1", "--detach"]) == 0
-    told = capfd.readouterr().err.splitlines()
-    trap = next(at for at, line in enumerate(told) if "dies of that with a TypeError" in line)
+    output = capfd.readouterr().err.splitlines()
+    trap = next(at for at, line in enumerate(output) if "dies of that with a TypeError" in line)
     assert (
-        "sparkctl up qwen36-as-posted --node spark1 --set args.speculative-num-draft-tokens=20 --set" in told[trap + 1]
+        "sparkctl up qwen36-as-posted --node spark1 --set args.speculative-num-draft-tokens=20 --set"
+        in output[trap + 1]
     )
-    assert "or start qwen36 or qwen36-ngram instead" in told[trap + 1]
-    assert trap < next(at for at, line in enumerate(told) if "creating" in line or "caches" in line)
+    assert "or start qwen36 or qwen36-ngram instead" in output[trap + 1]
+    assert trap < next(at for at, line in enumerate(output) if "creating" in line or "caches" in line)

@@ -20,7 +20,7 @@ from sparkctl.model.phase import Phase
 from sparkctl.monitor import guard_client
 from sparkctl.simulator import SimulatedSparks
 from sparkctl.simulator.node_programs.sim_guard import SimGuard
-from sparkctl.views.command_result_view import describe_command_result
+from sparkctl.views.event_log_view import describe_command_result
 from sparkctl.views.guard_view import format_guard_status
 from tests.sim.start.test_start_guard import make_start_request
 

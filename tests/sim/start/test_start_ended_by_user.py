@@ -83,12 +83,12 @@ async def test_what_ended_it_is_told_and_no_warning_is(
     for verdict in await start_and_end_by(sparks, tmp_path, profile, how):
         assert verdict.cause is cause
         assert "ulimit" not in verdict.summary
-        told = [one.text for one in verdict.evidence if one.origin == "docker"]
+        result = [one.text for one in verdict.evidence if one.origin == "docker"]
         wanted = {
             "stop": "asked to send it SIGTERM",
             "kill": "asked to send it SIGKILL",
             "kill -9": "nobody asked Docker",
             "oom": "nobody asked Docker",
         }
-        assert any(wanted[how] in one for one in told), told
+        assert any(wanted[how] in one for one in result), result
         assert (verdict.evidence[0].origin == "kernel") is (how == "oom")

@@ -151,18 +151,18 @@ async def test_no_guard_is_no_guard(sparks: SimulatedSparks, ctx: CommandContext
 
 @pytest.mark.simulation("empty", **{**FAST, "speed": 5.0})  # faster, a starved process reads the whole load at once
 async def test_a_lost_link_costs_no_guard_and_no_event(sparks: SimulatedSparks, ctx: CommandContext) -> None:
-    told: list[Event] = []
+    events: list[Event] = []
     cuts = 0
     async for event in start_instance(ctx, make_start_request(sparks)):
-        told.append(event)
+        events.append(event)
         if not cuts and isinstance(event, PhaseChanged) and event.step is not None and event.step.name == "weights":
             cuts += 1
             sparks.sshd["spark1"].drop_connections()
     assert cuts == 1
-    assert find_command_end(told).outcome is Outcome.READY
+    assert find_command_end(events).outcome is Outcome.READY
     guard = sparks.guards["spark1"]
     assert [event["why"] for event in guard.daemon.events.last if event["what"] == "ended"] == ["ready"]
-    assert not [event for event in told if isinstance(event, WarningEmitted) and "guard" in event.message]
+    assert not [event for event in events if isinstance(event, WarningEmitted) and "guard" in event.message]
 
 
 async def test_the_guard_acts_while_nobody_is_there_and_the_next_one_tells(
@@ -301,16 +301,16 @@ async def cut_link_at_weights(
     sparks: SimulatedSparks, ctx: CommandContext, meanwhile: Callable[[SimGuard], None]
 ) -> list[Event]:
     """Start one, and lose the link once while weights load; return what was told."""
-    told: list[Event] = []
+    events: list[Event] = []
     is_cut = False
     async for event in start_instance(ctx, make_start_request(sparks)):
-        told.append(event)
+        events.append(event)
         if not is_cut and isinstance(event, PhaseChanged) and event.step is not None and event.step.name == "weights":
             is_cut = True
             meanwhile(sparks.guards["spark1"])
             sparks.sshd["spark1"].drop_connections()
     assert is_cut
-    return told
+    return events
 
 
 async def test_another_guard_that_somebody_else_started_is_told_to_watch(
@@ -321,10 +321,10 @@ async def test_another_guard_that_somebody_else_started_is_told_to_watch(
         guard.daemon.events.last.clear()
         guard.daemon.since += 5
 
-    told = await cut_link_at_weights(sparks, ctx, replace_it)
+    result = await cut_link_at_weights(sparks, ctx, replace_it)
     assert [
         event.message
-        for event in told
+        for event in result
         if isinstance(event, WarningEmitted) and "a new one watches now" in event.message
     ]
     assert [event["why"] for event in sparks.guards["spark1"].daemon.events.last if event["what"] == "ended"] == [
@@ -338,8 +338,8 @@ async def test_what_was_missed_is_told_whatever_the_nodes_clock_says(
     def set_back(guard: SimGuard) -> None:
         guard.daemon.events.last.append({"at": 1.0, "what": "drop-failed", "why": "in 1970"})
 
-    told = await cut_link_at_weights(sparks, ctx, set_back)
-    assert [event.why for event in told if isinstance(event, GuardActed) and event.at == 1.0] == ["in 1970"]
+    result = await cut_link_at_weights(sparks, ctx, set_back)
+    assert [event.why for event in result if isinstance(event, GuardActed) and event.at == 1.0] == ["in 1970"]
 
 
 # armed by hand
@@ -410,8 +410,8 @@ async def test_a_guard_that_is_out_of_time_says_so(sparks: SimulatedSparks, ctx:
     )
     assert "until it is ready, for at most 1.0 s." in (ended.message or "")
     await wait_for_guard_event(sparks, "ended")
-    told = format_guard_status(await read_guard_status(ctx, [get_first_node(sparks)]))
-    assert any("qwen36-vllm is no longer guarded: its time limit of 1 s" in line for line in told), told
+    result = format_guard_status(await read_guard_status(ctx, [get_first_node(sparks)]))
+    assert any("qwen36-vllm is no longer guarded: its time limit of 1 s" in line for line in result), result
 
 
 def test_advice_repeats_what_was_asked_for_without_its_secrets(sparks: SimulatedSparks) -> None:

@@ -118,8 +118,8 @@ async def test_without_a_cable_it_goes_over_the_house_and_says_what_that_costs(
     over_lan = replace(asked, nodes=tuple(replace(node, fabric="enP7s7") for node in asked.nodes))
     events = await collect_events(ctx, over_lan)
     assert find_command_end(events).outcome is Outcome.PLANNED
-    told = [event.message for event in events if isinstance(event, WarningEmitted)]
-    assert [("over enP7s7" in one, "fraction of the speed" in one) for one in told] == [(True, True)]
+    messages = [event.message for event in events if isinstance(event, WarningEmitted)]
+    assert [("over enP7s7" in one, "fraction of the speed" in one) for one in messages] == [(True, True)]
     for plan in [event.plan for event in events if isinstance(event, LaunchPlanned)]:
         env = dict(plan.env)
         assert (env["NCCL_SOCKET_IFNAME"], env["NCCL_IB_DISABLE"]) == ("enP7s7", "1")
@@ -322,11 +322,11 @@ async def test_a_head_that_fails_while_the_workers_spark_is_silent_is_the_verdic
     events = [event async for event in stream]
     ended = find_command_end(events)
     assert (ended.outcome, ended.node) == (Outcome.FAILED, "spark1")
-    told = [
+    result = [
         (event.message, event.hint) for event in events if isinstance(event, WarningEmitted) and event.node == "spark2"
     ]
-    assert any("whether its rank on spark2 has ended is not known" in what for what, _ in told), told
-    assert any("sparkctl down qwen36-tp2" in (hint or "") for _, hint in told)
+    assert any("whether its rank on spark2 has ended is not known" in what for what, _ in result), result
+    assert any("sparkctl down qwen36-tp2" in (hint or "") for _, hint in result)
 
 
 async def test_two_failures_of_whichever_rank_are_asked_about_before_the_third(ctx: CommandContext) -> None:
@@ -379,8 +379,8 @@ async def test_where_one_rank_cannot_be_created_nothing_stays_on_the_other(ctx: 
         assert ended.exit_code in (1, 6)
         assert ended.node == "spark1"
         assert list_container_states(sparks) == []
-        told = [event.message for event in events if isinstance(event, WarningEmitted) and event.node == "spark2"]
-        assert any("was removed again" in message for message in told)
+        messages = [event.message for event in events if isinstance(event, WarningEmitted) and event.node == "spark2"]
+        assert any("was removed again" in message for message in messages)
 
 
 @pytest.mark.parametrize("node", BOTH)
@@ -408,8 +408,8 @@ async def test_ctrl_c_between_the_creations_of_two_ranks_takes_the_first_back(
     assert (ended.outcome, ended.exit_code) == (Outcome.INTERRUPTED, 130)
     assert ended.message == "interrupted before all ranks were started; the started ones are removed"
     assert list_container_states(slow) == [], "no half of it"
-    told = [event.message for event in events if isinstance(event, WarningEmitted) and event.node == node]
-    assert any("was removed again" in message for message in told)
+    messages = [event.message for event in events if isinstance(event, WarningEmitted) and event.node == node]
+    assert any("was removed again" in message for message in messages)
     async with asyncio.timeout(PATIENCE):
         while any(slow.nodes[name].locks for name in BOTH):  # noqa: ASYNC110  the simulated shell ends on its own
             await asyncio.sleep(0.01)
@@ -459,8 +459,8 @@ async def test_the_logs_of_both_ranks_are_shown_each_as_its_own(sparks: Simulate
     nodes = load_config(sparks.config_path).nodes
     whole = [event async for event in show_log(ctx, ShowLog(instance="qwen36-tp2", nodes=nodes))]
     assert find_command_end(whole).outcome is Outcome.DONE
-    told = [(event.node, event.rank) for event in whole if isinstance(event, LogArrived)]
-    assert set(told) == {("spark1", "0/2"), ("spark2", "1/2")}
+    result = [(event.node, event.rank) for event in whole if isinstance(event, LogArrived)]
+    assert set(result) == {("spark1", "0/2"), ("spark2", "1/2")}
     one = [event async for event in show_log(ctx, ShowLog(instance="qwen36-tp2", nodes=nodes[1:]))]
     assert {(event.node, event.rank) for event in one if isinstance(event, LogArrived)} == {("spark2", None)}
 
@@ -473,18 +473,18 @@ async def test_the_logs_of_both_ranks_are_one_by_time_whatever_their_clocks_say(
     assert find_command_end(await collect_events(ctx, make_start_request(sparks))).outcome is Outcome.READY
     nodes = load_config(sparks.config_path).nodes
     for tail in (None, 40):
-        told = [
+        result = [
             (parse_log_time(line.when, ""), event.node)
             async for event in show_log(ctx, ShowLog(instance="qwen36-tp2", nodes=nodes, tail=tail))
             if isinstance(event, LogArrived)
             for line in event.lines
         ]
-        ours = [at.seconds - (ahead if node == "spark2" else 0.0) for at, node in told if at is not None]
-        assert len(ours) == len(told) > 20
+        ours = [at.seconds - (ahead if node == "spark2" else 0.0) for at, node in result if at is not None]
+        assert len(ours) == len(result) > 20
         assert all(later > earlier - 1.0 for earlier, later in pairwise(ours)), (
             "as surely as clocks are measured on a busy machine"
         )
-        changes = sum(one != other for (_, one), (_, other) in pairwise(told))
+        changes = sum(one != other for (_, one), (_, other) in pairwise(result))
         assert changes > 2, "each beside the other"
 
 
@@ -502,8 +502,8 @@ async def test_the_saved_logs_of_both_ranks_are_shown_where_their_containers_are
     assert list_container_states(sparks) == []
     whole = [event async for event in show_log(ctx, ShowLog(instance="qwen36-tp2", nodes=nodes))]
     assert find_command_end(whole).outcome is Outcome.DONE
-    told = [(event.node, event.rank) for event in whole if isinstance(event, LogArrived)]
-    assert set(told) == {("spark1", "0/2"), ("spark2", "1/2")}
+    result = [(event.node, event.rank) for event in whole if isinstance(event, LogArrived)]
+    assert set(result) == {("spark1", "0/2"), ("spark2", "1/2")}
     said = [event.message for event in whole if isinstance(event, WarningEmitted)]
     shown = [str(ctx.history.list_saved_logs("qwen36-tp2", [node])[0].path) for node in BOTH]
     assert [path in words for path, words in zip(shown, said, strict=True)] == [True, True], "the newest of each"

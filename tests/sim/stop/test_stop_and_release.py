@@ -59,30 +59,30 @@ async def start_and_get_id(ctx: CommandContext, node: Node, **changes: object) -
     profile = load_shipped_profile(INSTANCE)
     if changes:
         profile = replace(profile, container=replace(profile.container, **changes))  # type: ignore[arg-type]
-    told, ended = await collect_events_and_end(
+    events, ended = await collect_events_and_end(
         start_instance(ctx, StartInstance(profile=profile, engine=engines.load_engine(profile.engine), nodes=(node,)))
     )
-    assert ended.outcome is Outcome.READY, told
+    assert ended.outcome is Outcome.READY, events
     return INSTANCE
 
 
-def find_memory_release(told: list[Event]) -> MemoryReleased:
-    (one,) = [event for event in told if isinstance(event, MemoryReleased)]
+def find_memory_release(events: list[Event]) -> MemoryReleased:
+    (one,) = [event for event in events if isinstance(event, MemoryReleased)]
     return one
 
 
 async def test_all_is_back_and_near_what_it_was_before_the_start(ctx: CommandContext, node: Node) -> None:
     await start_and_get_id(ctx, node)
-    told, ended = await collect_events_and_end(stop_instance(ctx, StopInstance(instance=INSTANCE, nodes=[node])))
-    one = find_memory_release(told)
-    assert (ended.outcome, ended.exit_code) == (Outcome.DONE, 0), list_warnings(told)
+    events, ended = await collect_events_and_end(stop_instance(ctx, StopInstance(instance=INSTANCE, nodes=[node])))
+    one = find_memory_release(events)
+    assert (ended.outcome, ended.exit_code) == (Outcome.DONE, 0), list_warnings(events)
     assert (one.missing, one.holders) == (0, ())
     assert one.freed is not None
     assert one.freed > 20 * GIB
     assert one.before_start is not None
     assert one.available is not None
     assert abs(one.before_start - one.available) < 2 * GIB
-    assert list_warnings(told) == []
+    assert list_warnings(events) == []
 
 
 async def test_a_worker_that_outlives_its_container_is_named_with_what_it_holds(
@@ -91,17 +91,17 @@ async def test_a_worker_that_outlives_its_container_is_named_with_what_it_holds(
     await start_and_get_id(ctx, node)
     spark = sparks.nodes["spark1"]
     spark.options = replace(spark.options, troubles=frozenset({NodeFault.LINGERS}))
-    told, ended = await collect_events_and_end(stop_instance(ctx, StopInstance(instance=INSTANCE, nodes=[node])))
+    events, ended = await collect_events_and_end(stop_instance(ctx, StopInstance(instance=INSTANCE, nodes=[node])))
     (pid,) = spark.remains.lost
-    one = find_memory_release(told)
+    one = find_memory_release(events)
     assert (ended.outcome, ended.exit_code) == (Outcome.UNHEALTHY, 5)
-    ((who, held),) = one.holders
-    assert who == f"process {pid} (VLLM::EngineCore), which outlived it"
-    assert held is not None
-    assert held > 20 * GIB
+    ((caller, memory),) = one.holders
+    assert caller == f"process {pid} (VLLM::EngineCore), which outlived it"
+    assert memory is not None
+    assert memory > 20 * GIB
     assert one.missing is not None
     assert one.missing > 20 * GIB
-    (said,) = list_warnings(told)
+    (said,) = list_warnings(events)
     assert f"sudo kill {pid}" in said
     assert "GiB did not come back on spark1" in said
     assert not sparks.docker["spark1"].containers, "what could be removed was"
@@ -116,18 +116,18 @@ async def test_what_a_killed_engine_leaves_in_dev_shm_goes_where_it_is_surely_it
     spark.options = replace(spark.options, troubles=frozenset({NodeFault.LITTERS}))
     await start_and_get_id(ctx, node, ipc="host")
     (path,) = spark.remains.files
-    told, ended = await collect_events_and_end(
+    events, ended = await collect_events_and_end(
         stop_instance(ctx, StopInstance(instance=INSTANCE, nodes=[node], grace=0.0))
     )
     if sees_maps:
         assert not spark.remains.files
-        assert (ended.exit_code, find_memory_release(told).holders) == (0, ())
+        assert (ended.exit_code, find_memory_release(events).holders) == (0, ())
         return
     assert path in spark.remains.files
     assert ended.exit_code == 5
-    ((who, held),) = find_memory_release(told).holders
-    assert (path.rpartition("/")[2] in who, held) == (True, 96 << 20)
-    assert f"sudo rm -- {path}" in list_warnings(told)[0]
+    ((caller, memory),) = find_memory_release(events).holders
+    assert (path.rpartition("/")[2] in caller, memory) == (True, 96 << 20)
+    assert f"sudo rm -- {path}" in list_warnings(events)[0]
 
 
 async def test_what_lay_in_dev_shm_before_the_start_is_left_alone(
@@ -136,8 +136,8 @@ async def test_what_lay_in_dev_shm_before_the_start_is_left_alone(
     spark = sparks.nodes["spark1"]
     spark.remains.add_shared_memory("older", [], spark.clock.unix_time() - 3600)
     await start_and_get_id(ctx, node, ipc="host")
-    told, ended = await collect_events_and_end(stop_instance(ctx, StopInstance(instance=INSTANCE, nodes=[node])))
-    assert (ended.exit_code, list_warnings(told)) == (0, [])
+    events, ended = await collect_events_and_end(stop_instance(ctx, StopInstance(instance=INSTANCE, nodes=[node])))
+    assert (ended.exit_code, list_warnings(events)) == (0, [])
     assert list(spark.remains.files) == ["/dev/shm/psm_older"]
 
 
@@ -153,12 +153,12 @@ async def test_less_than_before_the_start_is_missing_even_if_nobody_is_seen_to_h
     ctx.history.save_memory_before(
         INSTANCE, "spark1", container.id, MemoryBeforeStart(was.available + 30 * GIB, was.held)
     )
-    told, ended = await collect_events_and_end(stop_instance(ctx, StopInstance(instance=INSTANCE, nodes=[node])))
+    events, ended = await collect_events_and_end(stop_instance(ctx, StopInstance(instance=INSTANCE, nodes=[node])))
     assert ended.exit_code == 5
-    missing = find_memory_release(told).missing
+    missing = find_memory_release(events).missing
     assert missing is not None
     assert 25 * GIB < missing < 35 * GIB
-    assert "no visible process holds it" in list_warnings(told)[0]
+    assert "no visible process holds it" in list_warnings(events)[0]
 
 
 # a model over both Sparks
@@ -188,20 +188,40 @@ async def both() -> AsyncIterator[SimulatedSparks]:
         yield opened
 
 
+async def test_of_two_starts_of_one_name_none_is_stopped_on_a_guess(both: SimulatedSparks, ctx: CommandContext) -> None:
+    for run, daemon in enumerate(both.docker.values()):
+        (old,) = daemon.containers.values()
+        old.body = {
+            **old.body,
+            "Labels": {**old.labels, ContainerLabel.INSTANCE: "big", ContainerLabel.RUN: f"run-{run}"},
+        }
+    nodes = load_config(both.config_path).nodes
+    whichever = StopInstance(instance="big", nodes=nodes, names_nodes=False, everywhere=nodes)
+    _, ended = await collect_events_and_end(stop_instance(ctx, whichever))
+    assert (ended.exit_code, ended.message) == (2, "big runs more than once: on spark1, and on spark2")
+    assert ended.hint == "sparkctl down big --node spark1\nsparkctl down big --node spark2"
+    assert [len(daemon.containers) for daemon in both.docker.values()] == [1, 1]
+    told, ended = await collect_events_and_end(
+        stop_instance(ctx, replace(whichever, nodes=[nodes[1]], names_nodes=True))
+    )
+    assert ended.exit_code == 0, list_warnings(told)
+    assert [len(daemon.containers) for daemon in both.docker.values()] == [1, 0]
+
+
 async def test_a_model_on_two_sparks_is_stopped_on_both_though_one_was_named(
     both: SimulatedSparks, ctx: CommandContext
 ) -> None:
     start_rank_containers(both)
     nodes = load_config(both.config_path).nodes
-    told, ended = await collect_events_and_end(
+    events, ended = await collect_events_and_end(
         stop_instance(ctx, StopInstance(instance="big", nodes=[nodes[1]], everywhere=nodes))
     )
-    assert (ended.outcome, ended.exit_code) == (Outcome.DONE, 0), list_warnings(told)
+    assert (ended.outcome, ended.exit_code) == (Outcome.DONE, 0), list_warnings(events)
     assert [daemon.containers for daemon in both.docker.values()] == [{}, {}]
-    assert "big is one model on spark1 and spark2: it is stopped on all of them" in list_warnings(told)[0]
-    stopping = [one.node for one in told if isinstance(one, PhaseChanged) and one.phase is Phase.STOPPING]
+    assert "big is one model on spark1 and spark2: it is stopped on all of them" in list_warnings(events)[0]
+    stopping = [one.node for one in events if isinstance(one, PhaseChanged) and one.phase is Phase.STOPPING]
     assert stopping[0] == "spark1", "the head is asked first"
-    assert {one.node for one in told if isinstance(one, MemoryReleased)} == {"spark1", "spark2"}
+    assert {one.node for one in events if isinstance(one, MemoryReleased)} == {"spark1", "spark2"}
 
 
 async def test_ranks_are_found_under_other_names_and_one_that_is_not_is_told(
@@ -209,24 +229,24 @@ async def test_ranks_are_found_under_other_names_and_one_that_is_not_is_told(
 ) -> None:
     nodes = load_config(both.config_path).nodes
     start_rank_containers(both, "gx10-a,gx10-b")
-    told, ended = await collect_events_and_end(
+    events, ended = await collect_events_and_end(
         stop_instance(ctx, StopInstance(instance="big", nodes=[nodes[0]], everywhere=nodes))
     )
     assert (ended.exit_code, both.docker["spark2"].containers) == (0, {})
-    assert len(list_warnings(told)) == 1
+    assert len(list_warnings(events)) == 1
 
 
 async def test_a_rank_on_a_node_that_nobody_knows_is_no_success(both: SimulatedSparks, ctx: CommandContext) -> None:
     nodes = load_config(both.config_path).nodes
     start_rank_containers(both, "spark1,gx10-b")
-    told, ended = await collect_events_and_end(
+    events, ended = await collect_events_and_end(
         stop_instance(ctx, StopInstance(instance="big", nodes=[nodes[0]], everywhere=[nodes[0]]))
     )
     assert (ended.outcome, ended.exit_code) == (Outcome.UNHEALTHY, 5)
     assert ended.message == "stopped here, but a rank may still run: big on gx10-b"
     assert not both.docker["spark1"].containers
     assert len(both.docker["spark2"].containers) == 1, "no node was asked that is not there"
-    assert any("no node here has that name" in one for one in list_warnings(told))
+    assert any("no node here has that name" in one for one in list_warnings(events))
 
 
 async def test_free_takes_the_whole_model_and_leaves_what_others_started(
@@ -239,19 +259,19 @@ async def test_free_takes_the_whole_model_and_leaves_what_others_started(
     )
     foreign.state = "running"
     request = StopInstance(instance=None, nodes=[nodes[1]], everywhere=nodes, frees=True)
-    told, ended = await collect_events_and_end(stop_instance(ctx, replace(request, dry_run=True)))
+    events, ended = await collect_events_and_end(stop_instance(ctx, replace(request, dry_run=True)))
     assert (ended.outcome, ended.exit_code) == (Outcome.PLANNED, 0)
     message = ended.message or ""
     assert message.startswith("would stop big on spark1 and spark2\nspark2: ")
     assert "whisper was not started by sparkctl and is left alone" in message
-    assert not any(isinstance(one, PhaseChanged) for one in told)
-    told, ended = await collect_events_and_end(stop_instance(ctx, request))
-    assert ended.exit_code == 0, list_warnings(told)
+    assert not any(isinstance(one, PhaseChanged) for one in events)
+    events, ended = await collect_events_and_end(stop_instance(ctx, request))
+    assert ended.exit_code == 0, list_warnings(events)
     assert list(both.docker["spark2"].containers.values()) == [foreign]
     assert foreign.state == "running"
     assert both.docker["spark1"].containers == {}
     assert "whisper" in (ended.message or "")
-    (listed,) = [one for one in told if isinstance(one, ContainersListed)]
+    (listed,) = [one for one in events if isinstance(one, ContainersListed)]
     assert [one.name for one in listed.instances] == ["whisper"]
 
 
@@ -271,13 +291,13 @@ async def test_the_worker_s_node_is_away_so_the_next_contact_stops_exactly_that_
     ids = start_rank_containers(both)
     one, two = load_config(both.config_path).nodes
     off = await make_unreachable_node(both, two)
-    told, ended = await collect_events_and_end(
+    events, ended = await collect_events_and_end(
         stop_instance(ctx, StopInstance(instance="big", nodes=[one, off], everywhere=[one, off]))
     )
     assert (ended.outcome, ended.exit_code) == (Outcome.UNREACHABLE, 3)
     assert both.docker["spark1"].containers == {}, "the rest proceeds"
     assert list(both.docker["spark2"].containers) == [ids[1]]
-    assert any("of big is stopped at the next contact with spark2" in words for words in list_warnings(told))
+    assert any("of big is stopped at the next contact with spark2" in words for words in list_warnings(events))
     (owed,) = PendingStopFiles(ctx.history.directory).list_all(ctx.clock.unix_time())
     assert (owed.node, owed.instance, owed.run, owed.containers) == ("spark2", "big", "run-1", ())
 
@@ -291,9 +311,9 @@ async def test_the_worker_s_node_is_away_so_the_next_contact_stops_exactly_that_
         engine=engines.load_engine(profile.engine),
         nodes=(two,),
     )
-    told, ended = await collect_events_and_end(start_instance(ctx, request))
+    events, ended = await collect_events_and_end(start_instance(ctx, request))
     assert any(
-        "finishing what was asked at" in words and "stopping big on spark2" in words for words in list_warnings(told)
+        "finishing what was asked at" in words and "stopping big on spark2" in words for words in list_warnings(events)
     )
     assert ids[1] not in daemon.containers
     assert other.id in daemon.containers, "another start of it is not what was meant"
@@ -334,14 +354,14 @@ async def test_free_of_a_silent_spark_stops_the_whole_model_and_owes_its_rank_al
             stopped.record_end("done", 0)
     off = await make_unreachable_node(both, two)
     request = StopInstance(instance=None, nodes=[off], everywhere=[one, off], frees=True)
-    told, ended_ = await collect_events_and_end(stop_instance(ctx, replace(request, dry_run=True)))
+    events, ended_ = await collect_events_and_end(stop_instance(ctx, replace(request, dry_run=True)))
     assert ended_.exit_code == 3
-    assert "it would be stopped on spark1 now, and on spark2 at the next contact" in "\n".join(list_warnings(told))
+    assert "it would be stopped on spark1 now, and on spark2 at the next contact" in "\n".join(list_warnings(events))
     assert PendingStopFiles(ctx.history.directory).list_all(ctx.clock.unix_time()) == (), "who only looks owes nothing"
-    told, ended_ = await collect_events_and_end(stop_instance(ctx, request))
+    events, ended_ = await collect_events_and_end(stop_instance(ctx, request))
     assert (ended_.outcome, ended_.exit_code) == (Outcome.UNREACHABLE, 3)
     assert both.docker["spark1"].containers == {}, "the rest proceeds"
-    said = "\n".join(list_warnings(told))
+    said = "\n".join(list_warnings(events))
     assert (
         "big is one model on spark1 and spark2: it is stopped on spark1 now, and on spark2 at the next contact" in said
     )
@@ -367,11 +387,11 @@ async def test_nothing_is_owed_of_a_model_that_serves_on_because_its_head_could_
         await session.link.connect()
         lock = await acquire_node_lock(session, other, "starting something", lambda words: None)
         for instance in (None, "big"):
-            told, ended = await collect_events_and_end(
+            events, ended = await collect_events_and_end(
                 stop_instance(ctx, StopInstance(instance=instance, nodes=[off], everywhere=[one, off]))
             )
             assert ended.exit_code == 3
-            assert any("ann@desk" in words for words in list_warnings(told))
+            assert any("ann@desk" in words for words in list_warnings(events))
         await lock.release()
     assert list(both.docker["spark1"].containers) == [ids[0]]
     assert PendingStopFiles(ctx.history.directory).list_all(ctx.clock.unix_time()) == ()
@@ -436,21 +456,21 @@ async def test_a_link_that_breaks_in_the_middle_leaves_that_container_to_the_nex
 ) -> None:
     ids = start_rank_containers(both)
     nodes = load_config(both.config_path).nodes
-    told: list[Event] = []
+    events: list[Event] = []
     async for event in stop_instance(ctx, StopInstance(instance="big", nodes=nodes, everywhere=nodes)):
-        told.append(event)
+        events.append(event)
         if isinstance(event, PhaseChanged) and (event.node, event.phase) == ("spark2", Phase.STOPPING):
             both.sshd["spark2"].drop_connections()
-    ended = told[-1]
+    ended = events[-1]
     assert isinstance(ended, CommandEnded)
     assert (ended.outcome, ended.exit_code) == (Outcome.UNREACHABLE, 3)
     assert both.docker["spark1"].containers == {}
     (owed,) = PendingStopFiles(ctx.history.directory).list_all(ctx.clock.unix_time())
     assert (owed.node, owed.containers, owed.run) == ("spark2", (ids[1],), "run-1")
-    told, ended = await collect_events_and_end(
+    events, ended = await collect_events_and_end(
         stop_instance(ctx, StopInstance(instance="big", nodes=nodes, everywhere=nodes))
     )
-    assert ended.exit_code == 0, list_warnings(told)
+    assert ended.exit_code == 0, list_warnings(events)
     assert both.docker["spark2"].containers == {}
     assert PendingStopFiles(ctx.history.directory).list_all(ctx.clock.unix_time()) == ()
 
@@ -461,12 +481,12 @@ async def _refused_free(both: SimulatedSparks, ctx: CommandContext, tmp_path: Pa
     async with other.create_session(nodes[0]) as session:
         await session.link.connect()
         lock = await acquire_node_lock(session, other, "starting something", lambda words: None)
-        told, ended = await collect_events_and_end(
+        events, ended = await collect_events_and_end(
             stop_instance(ctx, StopInstance(instance=None, nodes=nodes[1:], everywhere=nodes, frees=True))
         )
         await lock.release()
     assert ended.exit_code == 6
-    return told, ended
+    return events, ended
 
 
 async def test_nothing_is_stopped_of_what_somebody_is_at_work_on_elsewhere(
@@ -478,19 +498,19 @@ async def test_nothing_is_stopped_of_what_somebody_is_at_work_on_elsewhere(
     async with other.create_session(nodes[1]) as session:
         await session.link.connect()
         lock = await acquire_node_lock(session, other, "starting something", lambda words: None)
-        told, ended = await collect_events_and_end(
+        result, ended = await collect_events_and_end(
             stop_instance(ctx, StopInstance(instance="big", nodes=nodes, everywhere=nodes))
         )
         await lock.release()
     assert (ended.outcome, ended.exit_code) == (Outcome.REFUSED, 6)
     assert "ann@desk" in (ended.message or "")
-    assert not any("ann@desk" in words for words in list_warnings(told)), (
+    assert not any("ann@desk" in words for words in list_warnings(result)), (
         "the refusal is the verb's last word, not a caution"
     )
-    told, _ = await _refused_free(both, ctx, tmp_path)
-    assert not any("it is stopped" in words for words in list_warnings(told)), "nothing is said of what is not done"
+    result, _ = await _refused_free(both, ctx, tmp_path)
+    assert not any("it is stopped" in words for words in list_warnings(result)), "nothing is said of what is not done"
     assert [len(daemon.containers) for daemon in both.docker.values()] == [1, 1], "no half of it was stopped"
-    assert not any(isinstance(one, PhaseChanged) for one in told)
+    assert not any(isinstance(one, PhaseChanged) for one in result)
     assert PendingStopFiles(ctx.history.directory).list_all(ctx.clock.unix_time()) == ()
 
 
@@ -520,9 +540,9 @@ async def test_status_tells_what_is_still_to_be_stopped(sparks: SimulatedSparks,
         return (await asyncio.wait_for(process.communicate(), PATIENCE))[0].decode()
 
     at = time.strftime("%H:%M", time.localtime(now))
-    told = await status()
-    assert f"big is still to be stopped on spark2, asked at {at}" in told
-    assert "the next up, down, free or switch there does it" in told
+    result = await status()
+    assert f"big is still to be stopped on spark2, asked at {at}" in result
+    assert "the next up, down, free or switch there does it" in result
     assert "still to be stopped" not in await status("--node", "spark1")
     document = json.loads(await status("--json"))
     assert [one["instance"] for one in document["unfinished_stops"]] == ["big"]
@@ -532,17 +552,17 @@ async def test_a_worker_that_goes_with_its_head_is_measured_before_that(ctx: Com
     async with SimulatedSparks(speed=10.0, decode_speed=200.0) as sparks:
         nodes = load_config(sparks.config_path).nodes
         profile = load_shipped_profile("qwen36-tp2")
-        told, ended = await collect_events_and_end(
+        events, ended = await collect_events_and_end(
             start_instance(
                 ctx, StartInstance(profile=profile, engine=engines.load_engine(profile.engine), nodes=tuple(nodes))
             )
         )
-        assert ended.outcome is Outcome.READY, list_warnings(told)
-        told, ended = await collect_events_and_end(
+        assert ended.outcome is Outcome.READY, list_warnings(events)
+        events, ended = await collect_events_and_end(
             stop_instance(ctx, StopInstance(instance="qwen36-tp2", nodes=nodes, everywhere=nodes))
         )
-        assert ended.exit_code == 0, list_warnings(told)
-        proofs = {one.node: one for one in told if isinstance(one, MemoryReleased)}
+        assert ended.exit_code == 0, list_warnings(events)
+        proofs = {one.node: one for one in events if isinstance(one, MemoryReleased)}
         assert set(proofs) == {"spark1", "spark2"}
         assert all(one.freed is not None and one.freed > 20 * GIB for one in proofs.values())
         assert all(one.before_start is not None for one in proofs.values())
@@ -559,10 +579,10 @@ async def test_a_restart_goes_on_where_the_old_one_left_something(
     ((before, process),) = sparks.docker["spark1"].running.items()
     process.deaf = True  # type: ignore[union-attr]  # it is killed, and leaves its shared memory
     request = RestartInstance(instance=INSTANCE, nodes=(node,), everywhere=(node,))
-    told, ended = await collect_events_and_end(request.run(ctx))
+    events, ended = await collect_events_and_end(request.run(ctx))
     assert (ended.outcome, ended.exit_code) == (Outcome.READY, 0), ended
     (after,) = sparks.docker["spark1"].containers
     assert after != before
-    warnings = "\n".join(list_warnings(told))
+    warnings = "\n".join(list_warnings(events))
     assert "something of it is left on spark1" in warnings
     assert "stopped, but not everything that it held is back" in warnings

@@ -14,7 +14,7 @@ from sparkctl.context import CommandContext
 from sparkctl.model.events import Event, MemoryReleased, Outcome, SwitchStepReported
 from sparkctl.model.node import NodeName
 from sparkctl.simulator import SimulatedSparks
-from sparkctl.views.command_result_view import describe_command_result
+from sparkctl.views.event_log_view import describe_command_result
 from sparkctl.views.event_text import format_release
 from tests.sim.start.test_start_guard import make_start_request
 from tests.support.events import collect_events_and_end

@@ -22,8 +22,7 @@ from sparkctl.model.launch_plan import ContainerLabel
 from sparkctl.model.phase import Phase
 from sparkctl.model.switch_plan import SwitchStep
 from sparkctl.monitor.node_status import read_node_statuses
-from sparkctl.monitor.switch_journal_io import SwitchInProgress
-from sparkctl.node.switch_journal_codec import decode_switch_journal, encode_switch_journal
+from sparkctl.monitor.switch_journal_io import SwitchInProgress, decode_switch_journal, encode_switch_journal
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.simulator import SimulatedSparks
 from sparkctl.views.status_view import format_status
@@ -345,10 +344,10 @@ async def test_what_the_ssh_user_may_not_look_at_is_a_caution_and_the_switch_goe
     node.options = replace(node.options, hidden=(MODEL, "/home/milo/models"))
     seen, ended = await collect_events_and_end(switch_instance(scene.ctx(), scene.request()))
     assert ended.exit_code == 0, ended
-    told = [one.message for one in seen if isinstance(one, WarningEmitted)]
-    assert any("cannot tell whether" in words and "exists on spark1" in words for words in told), told
-    assert any("files are complete: this user may not read" in words for words in told), told
-    assert not any("does not exist" in words or "is incomplete" in words for words in told), told
+    messages = [one.message for one in seen if isinstance(one, WarningEmitted)]
+    assert any("cannot tell whether" in words and "exists on spark1" in words for words in messages), messages
+    assert any("files are complete: this user may not read" in words for words in messages), messages
+    assert not any("does not exist" in words or "is incomplete" in words for words in messages), messages
     assert scene.is_new()
 
 

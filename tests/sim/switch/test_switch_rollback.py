@@ -29,7 +29,7 @@ from sparkctl.model.events import (
 from sparkctl.model.phase import Phase
 from sparkctl.model.switch_plan import SwitchStep
 from sparkctl.model.verdict import FailureCause
-from sparkctl.node.switch_journal_codec import decode_switch_journal
+from sparkctl.monitor.switch_journal_io import decode_switch_journal
 from sparkctl.simulator import SimulatedSparks
 from sparkctl.simulator.sim_node import SudoRule
 from sparkctl.views.history_view import describe_reason
@@ -62,14 +62,14 @@ async def _watch_rollback(scene: SwitchScene) -> None:
     def is_told() -> bool:
         return any(one.weights_until > 0 for guard in guards.values() for one in guard.daemon.watches)
 
-    told: asyncio.Task[None] | None = None
+    result: asyncio.Task[None] | None = None
     async with aclosing(switch_instance(scene.ctx(), replace(scene.request(FAULT), guarded=True))) as events:
         async for event in events:
             seen.append(event)
-            if isinstance(event, SwitchStepReported) and event.step is SwitchStep.RESTORING and told is None:
-                told = asyncio.create_task(wait_until_true(is_told))
-    assert told is not None
-    await told
+            if isinstance(event, SwitchStepReported) and event.step is SwitchStep.RESTORING and result is None:
+                result = asyncio.create_task(wait_until_true(is_told))
+    assert result is not None
+    await result
     back = [one for one in seen if isinstance(one, PhaseChanged) and one.instance == OLD]
     back = back[[one.phase for one in back].index(Phase.STARTING) :]
     for node in ("spark1", "spark2"):
@@ -138,8 +138,8 @@ async def test_that_the_old_one_serves_again_is_said_once(scene: SwitchScene) ->
     await collect_events_and_end(switch_instance(scene.ctx(), scene.request(FAULT, rolls_back=False)))
     seen, ended = await collect_events_and_end(abort_switch(scene.ctx(), scene.finish()))
     assert ended.exit_code == 0
-    told = [one.proof or "" for one in seen if isinstance(one, SwitchStepReported)] + [ended.message or ""]
-    assert sum("serves again" in one for one in told) == 1, told
+    messages = [one.proof or "" for one in seen if isinstance(one, SwitchStepReported)] + [ended.message or ""]
+    assert sum("serves again" in one for one in messages) == 1, messages
 
 
 def _repeat_out_of_memory(scene: SwitchScene, *, is_bad: bool) -> None:

@@ -182,9 +182,9 @@ def test_a_keyed_instance_is_measured_and_its_key_goes_nowhere(
         assert invoke_command_line(["bench", "keyed", *by_domain]) == 0, capfd.readouterr()
         for more in (["show", "1"], ["show", "2", "--plot"], ["list", "--json"]):
             assert invoke_command_line(["bench", *more]) == 0
-        told = capfd.readouterr()
+        output = capfd.readouterr()
     assert "--served-model-name" in seen.read_text()
-    assert key not in seen.read_text() + told.out + told.err
+    assert key not in seen.read_text() + output.out + output.err
     kept = list((tmp_path / "state/bench").iterdir())
     assert len(kept) == 2
     assert all(key not in one.read_text() for one in kept)
@@ -210,10 +210,10 @@ def test_a_picture_is_drawn_and_a_wrong_name_is_refused(
     png, svg = tmp_path / "a.png", tmp_path / "a.svg"
     words = ["bench", "compare", "-o", "wide", "--plot", "--png", str(png), "--svg", str(svg)]
     assert invoke_command_line(words) == 0
-    told = capfd.readouterr().out
-    assert "100% better" in told
-    assert "20.0-22.0" in told
-    assert "Generation by concurrency" in told
+    output = capfd.readouterr().out
+    assert "100% better" in output
+    assert "20.0-22.0" in output
+    assert "Generation by concurrency" in output
     assert png.read_bytes().startswith(PNG_BEGIN)
     assert ElementTree.parse(svg).getroot().tag.endswith("svg")
     assert invoke_command_line(["bench", "compare", "--png", str(tmp_path / "a.gif")]) == 2

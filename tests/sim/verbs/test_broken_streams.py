@@ -61,11 +61,11 @@ def test_no_room_for_temporary_files_is_no_defect(monkeypatch: pytest.MonkeyPatc
         raise OSError(errno.ENOSPC, "No space left on device", "/tmp/x")
 
     monkeypatch.setattr("tempfile.mkdtemp", full)
-    told: list[tuple[object, ...]] = []
-    monkeypatch.setattr("sparkctl.cli.stderr.print_error", lambda *words: told.append(words))
+    result: list[tuple[object, ...]] = []
+    monkeypatch.setattr("sparkctl.cli.stderr.print_error", lambda *words: result.append(words))
     assert invoke_command_line(["demo", "status"]) == 2
-    assert "is full" in str(told)
-    assert "TMPDIR" in str(told)
+    assert "is full" in str(result)
+    assert "TMPDIR" in str(result)
 
 
 EARLY = [

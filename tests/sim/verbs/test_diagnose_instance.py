@@ -75,6 +75,24 @@ async def test_one_verdict_by_whichever_way_it_is_asked_for(ctx: CommandContext,
     assert again.diagnosis.engine == "sglang"
 
 
+async def test_of_two_starts_of_one_name_the_one_that_failed_is_diagnosed(
+    sparks: SimulatedSparks, ctx: CommandContext
+) -> None:
+    first, second = load_config(sparks.config_path).nodes
+    await start_and_fail(ctx, second, "cuda-oom")
+    profile = ProfileLibrary(user=shipped_profiles_dir()).load_profile("qwen36")
+    start = StartInstance(
+        profile=profile, engine=load_engine(profile.engine), nodes=(first,), environ={}, words=("qwen36",)
+    )
+    events = [event async for event in start_instance(ctx, start)]
+    assert isinstance(events[-1], CommandEnded)
+    assert events[-1].exit_code == 0
+    found = await diagnose_instance(ctx, "qwen36", [first, second], None)
+    assert (found.node, found.diagnosis.verdict is not None) == (second.name, True)
+    healthy = await diagnose_instance(ctx, "qwen36", [first], None)
+    assert (healthy.node, healthy.diagnosis.verdict) == (first.name, None)
+
+
 async def test_a_word_that_is_nothing(ctx: CommandContext, node: Node) -> None:
     with pytest.raises(InvalidInput, match="no instance howl on spark1"):
         await diagnose_instance(ctx, "howl", [node], None)

@@ -199,8 +199,8 @@ docker run -d --name sglang-qwen36 --gpus all --shm-size 16g --network host -v /
 
 
 def test_the_settings_that_check_prints_of_the_posted_command_fit() -> None:
-    told = run_demo("profiles", "check", "qwen36-as-posted").stdout
-    (settings,) = re.findall(r"\((--set args\.speculative-num-draft-tokens=20[^)]*)\)", told)
+    output = run_demo("profiles", "check", "qwen36-as-posted").stdout
+    (settings,) = re.findall(r"\((--set args\.speculative-num-draft-tokens=20[^)]*)\)", output)
     ran = run_demo("up", "qwen36-as-posted", "--node", "spark1", *settings.split(), "--dry-run")
     assert ran.returncode == 0, ran.stderr
 
@@ -209,9 +209,9 @@ def test_an_import_that_does_not_know_its_weights_leaves_the_settings_to_the_sta
     """The draft tokens alone would not fit; the start knows the weights, and names the share with them."""
     (tmp_path / "posted.sh").write_text(_POSTED)
     mine = tmp_path / "mine.yaml"
-    told = run_demo("profiles", "import", str(tmp_path / "posted.sh"), "--name", "mine", "-o", str(mine)).stderr
-    assert "--set" not in told
-    assert f"`sparkctl up {mine} --node NODE --dry-run` names the settings that fit" in told
+    result = run_demo("profiles", "import", str(tmp_path / "posted.sh"), "--name", "mine", "-o", str(mine)).stderr
+    assert "--set" not in result
+    assert f"`sparkctl up {mine} --node NODE --dry-run` names the settings that fit" in result
     checked = run_demo("profiles", "check", str(mine)).stdout
     assert "TypeError (`sparkctl up PROFILE --node NODE --dry-run` names the settings that fit)" in checked
     offered = run_demo("up", str(mine), "--node", "spark1", "--dry-run").stderr
@@ -367,10 +367,10 @@ def test_the_calculation_of_a_profile_in_a_file_is_that_of_the_start(tmp_path: P
 
 def assert_printed_commands_taken(scenario: str, asked: Sequence[str]) -> set[tuple[str, ...]]:
     """Return the commands that an answer names; each is accepted."""
-    told = run_demo(*asked, scenario=scenario)
-    assert told.returncode not in (USAGE, DEFECT), told.stderr
-    commands = {tuple(words) for words in list_printed_commands(told.stdout + told.stderr) if words[0] != "demo"}
-    assert commands, told.stdout + told.stderr
+    result = run_demo(*asked, scenario=scenario)
+    assert result.returncode not in (USAGE, DEFECT), result.stderr
+    commands = {tuple(words) for words in list_printed_commands(result.stdout + result.stderr) if words[0] != "demo"}
+    assert commands, result.stdout + result.stderr
     for words in commands:
         find_command(words[0], " ".join(words[1:]))
         if words[0] in _ONLY_PARSED | {"setup"}:

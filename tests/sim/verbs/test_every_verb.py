@@ -237,17 +237,17 @@ def test_the_demo_is_told_in_sentences_where_the_option_stands_before_it_or_behi
         [sys.executable, "-m", "sparkctl", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     assert process.stdout is not None
-    told = ""
+    result = ""
     for line in process.stdout:
-        told += line
-        if "qwen36-vllm on spark2: ready" in told:
+        result += line
+        if "qwen36-vllm on spark2: ready" in result:
             break
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=30)
-    first = told.splitlines()[0]
+    first = result.splitlines()[0]
     assert "connecting to spark1 and spark2" in first
-    assert "unknown" not in told
-    assert "qwen36-vllm on spark2: ready" in told
+    assert "unknown" not in result
+    assert "qwen36-vllm on spark2: ready" in result
 
 
 def test_the_panels_options_are_for_the_demo_without_a_verb() -> None:
@@ -326,9 +326,9 @@ def test_top_adds_up_and_knows_what_an_instance_holds() -> None:
 
 def test_top_tells_what_both_engines_do() -> None:
     ran = run_demo("top", "--once", "--json", scenario="two-stacks")
-    told = {one["engine"]: one for one in json.loads(ran.stdout)["instances"]}
+    document = {one["engine"]: one for one in json.loads(ran.stdout)["instances"]}
     for engine, (slowest, fastest), estimator in (("sglang", (11.5, 14), "log"), ("vllm", (19, 28), "counters")):
-        numbers = told[engine]["numbers"]
+        numbers = document[engine]["numbers"]
         assert numbers["activity"] == "decoding", ran.stdout
         assert slowest < numbers["generation_rate"] < fastest
         assert 1.5 < numbers["acceptance"]["length"] < 3.6
@@ -337,8 +337,8 @@ def test_top_tells_what_both_engines_do() -> None:
         # where a request ends between the two readings, some of what its last step accepted is no token any more
         assert 0.98 < made / numbers["generation_rate"] < 1.25
         assert numbers["estimator"] == numbers["acceptance"]["estimator"] == estimator
-    assert told["sglang"]["metrics_hint"] == "args.enable-metrics: true"
-    assert told["vllm"]["metrics_hint"] is None
+    assert document["sglang"]["metrics_hint"] == "args.enable-metrics: true"
+    assert document["vllm"]["metrics_hint"] is None
 
 
 def test_top_says_what_both_engines_do() -> None:

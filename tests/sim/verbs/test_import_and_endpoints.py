@@ -41,12 +41,12 @@ def test_a_container_that_is_not_there_is_said() -> None:
 def test_who_answers_is_told_with_what_it_serves() -> None:
     ran = run_demo("endpoints", "--as", "json", scenario="two-stacks")
     assert ran.returncode == 0, ran.stderr
-    told = json.loads(ran.stdout)["endpoints"]
-    assert [(one["node"], one["instance"], one["models"]) for one in told] == [
+    document = json.loads(ran.stdout)["endpoints"]
+    assert [(one["node"], one["instance"], one["models"]) for one in document] == [
         ("spark1", "qwen36-ngram", [{"name": "qwen3.6-27b", "context": 32768}]),
         ("spark2", "qwen36-vllm", [{"name": "qwen3.6-27b", "context": 8192}]),
     ]
-    assert re.fullmatch(f"{SPARK_URL}8003/v1", told[0]["base_url"])
+    assert re.fullmatch(f"{SPARK_URL}8003/v1", document[0]["base_url"])
 
 
 def test_the_second_rank_of_a_model_is_no_endpoint() -> None:

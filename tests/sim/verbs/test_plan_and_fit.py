@@ -65,8 +65,8 @@ def test_every_shipped_profile_fits_on_an_empty_spark_with_one_figure_for_its_me
     assert sum(part["size"] for part in node["parts"] if not part["within"]) == node["need"]
     assert known.expected_memory is not None
     kept_free = sum(part["size"] for part in node["parts"] if part["name"] == "margin for DFlash")
-    held = node["need"] - kept_free
-    assert abs(known.expected_memory - held) < GIB * 0.7, "`profiles show` and `plan` say the same of what it holds"
+    memory = node["need"] - kept_free
+    assert abs(known.expected_memory - memory) < GIB * 0.7, "`profiles show` and `plan` say the same of what it holds"
     if known.nodes == 1:
         assert node["commands"] == [f"sparkctl up {profile} --node spark1 {' '.join(untried)}"]
     weights = [part for part in node["parts"] if part["name"] == "weights"]
@@ -139,8 +139,8 @@ def test_a_model_for_two_sparks_is_judged_over_both_and_its_start_is_the_next_st
     assert [node["node"] for node in document["nodes"]] == ["spark1", "spark2"], "the order of the config"
     assert [node["commands"] for node in document["nodes"]] == [[start], [start]]
     assert all(node["answer"] in ("fits", "after-drop-caches") for node in document["nodes"])
-    told = run_demo("plan", "minimax-m27").stdout
-    assert "needs 2 Sparks: 98.1 GiB on each; it fits on spark1 and spark2 together" in told
+    output = run_demo("plan", "minimax-m27").stdout
+    assert "needs 2 Sparks: 98.1 GiB on each; it fits on spark1 and spark2 together" in output
 
 
 def test_what_each_of_two_sparks_has_to_give_is_written_out_once() -> None:
@@ -150,8 +150,8 @@ def test_what_each_of_two_sparks_has_to_give_is_written_out_once() -> None:
     assert "minimax-m27 claims the same on spark2 as on spark1: 98." in ran.stdout
     assert [ran.stdout.count(f"{node} has\n") for node in ("spark1", "spark2")] == [1, 1]
     assert ran.stdout.count("then: sparkctl up minimax-m27 --node spark1 --node spark2") == 1
-    told = json.loads(run_demo("plan", "minimax-m27", "--json").stdout)
-    first, second = told["nodes"]
+    document = json.loads(run_demo("plan", "minimax-m27", "--json").stdout)
+    first, second = document["nodes"]
     assert first["parts"] == second["parts"] != []
 
 
@@ -217,9 +217,9 @@ def test_up_refuses_with_the_sum_before_anything_is_touched_and_force_goes_on() 
     kinds = [json.loads(line)["event"] for line in ran.stdout.splitlines()]
     assert "fit" in kinds
     assert "phase" not in kinds
-    told = run_demo(*words)
-    assert "draft workspace" in told.stderr
-    assert told.stdout == ""
+    result = run_demo(*words)
+    assert "draft workspace" in result.stderr
+    assert result.stdout == ""
     forced = run_demo(*words, "--force", "--json")
     assert parse_result(forced)["outcome"] == "ready", "in the simulation it does run"
     assert "--force starts it anyway" in forced.stdout
@@ -243,8 +243,8 @@ async def test_a_start_keeps_what_it_took_and_the_next_sum_says_so(tmp_path: Pat
         seen = ctx.history.get_measured_peak(profile.digest, "spark1")
         assert seen is not None
         assert seen.estimated == before.estimated == before.needed_bytes
-        held = sparks.nodes["spark1"].memory.engine_bytes
-        assert abs(seen.peak - held) < GIB
+        memory = sparks.nodes["spark1"].memory.engine_bytes
+        assert abs(seen.peak - memory) < GIB
         again = [
             event.fit
             async for event in check_fit(ctx, CheckFit(profile=profile, nodes=[node]))
@@ -253,7 +253,7 @@ async def test_a_start_keeps_what_it_took_and_the_next_sum_says_so(tmp_path: Pat
     assert again[0].parts[0].obtained is EstimateSource.HISTORY
     assert again[0].needed_bytes == pytest.approx(seen.peak, abs=GIB / 100), "the Spark's memory moves a little"
     assert again[0].standing is not None
-    assert abs(again[0].standing.returned_bytes - held) < GIB, "its own place counts as returned"
+    assert abs(again[0].standing.returned_bytes - memory) < GIB, "its own place counts as returned"
     event = MemoryFitEvaluated(1.0, node.name, again[0])
     assert decode_event(json.loads(json.dumps(encode_event(event)))) == event
 
@@ -290,11 +290,11 @@ async def test_a_model_that_is_not_there_is_refused_and_takes_nothing_when_force
         planned_events = [event async for event in check_fit(ctx, CheckFit(profile=profile, nodes=[node]))]
     assert isinstance(events[-1], CommandEnded)
     assert events[-1].outcome is Outcome.DETACHED
-    told = [event.message for event in events if isinstance(event, WarningEmitted)]
+    messages = [event.message for event in events if isinstance(event, WarningEmitted)]
     assert any(
         "does not fit" in one and "the model /home/milo/models/Qwen3.6-27B-FP8 is missing or incomplete" in one
-        for one in told
-    ), told
+        for one in messages
+    ), messages
     assert isinstance(planned_events[-1], CommandEnded)
     assert planned_events[-1].exit_code == 6, "the sum is the profile's own, and does not come out"
 

@@ -400,8 +400,8 @@ def test_plan_of_a_profile_for_two_sparks_names_one_command_for_both() -> None:
     where = ("--node", "spark1", "--node", "spark2")
     ran = run_demo("plan", "qwen36-tp2", *where, scenario="fresh")
     assert ran.returncode == 6
-    told = [line for line in ran.stdout.splitlines() if line.startswith("get it:")]
-    assert told == ["get it: sparkctl pull qwen36-tp2 --node spark1 --node spark2"]
+    output = [line for line in ran.stdout.splitlines() if line.startswith("get it:")]
+    assert output == ["get it: sparkctl pull qwen36-tp2 --node spark1 --node spark2"]
 
 
 def test_an_image_that_nobody_publishes_is_not_offered_to_be_pulled() -> None:

@@ -40,9 +40,9 @@ def test_one_look_is_seen_again_as_it_was(tmp_path: Path) -> None:
 def test_a_doctor_is_written_down_with_all_that_it_found(tmp_path: Path) -> None:
     file = tmp_path / "doctor.jsonl"
     ran = run_demo("doctor", "--json", "--record", str(file), scenario="trouble")
-    told = [json.loads(line) for line in ran.stdout.splitlines()]
-    assert [json.loads(line) for line in file.read_text().splitlines()] == told
-    assert {one["node"] for one in told if one["event"] == "examined"} == {"spark1", "spark2"}
+    document = [json.loads(line) for line in ran.stdout.splitlines()]
+    assert [json.loads(line) for line in file.read_text().splitlines()] == document
+    assert {one["node"] for one in document if one["event"] == "examined"} == {"spark1", "spark2"}
     again = run_sparkctl("doctor", "--collect", "--record", str(tmp_path / "other"), home=tmp_path)
     assert again.returncode == 2
     assert "not both" in again.stderr
@@ -84,7 +84,7 @@ def test_a_start_is_recorded_without_its_secrets(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (("--speed", "2"), "--speed needs --replay"),
         (("--force", "--once"), "--overwrite needs --record"),
@@ -93,11 +93,11 @@ def test_a_start_is_recorded_without_its_secrets(tmp_path: Path) -> None:
         (("--replay", "absent"), "cannot read absent"),
     ],
 )
-def test_what_does_not_go_together_is_a_usage_error(words: tuple[str, ...], told: str, tmp_path: Path) -> None:
+def test_what_does_not_go_together_is_a_usage_error(words: tuple[str, ...], message: str, tmp_path: Path) -> None:
     (tmp_path / "none.yaml").write_text("nodes: [{name: a, host: 127.0.0.1, port: 1}]")
     ran = run_sparkctl("top", *words, home=tmp_path)
     assert ran.returncode == 2
-    assert told in ran.stderr
+    assert message in ran.stderr
 
 
 def test_a_damaged_recording_says_where(tmp_path: Path) -> None:

@@ -75,10 +75,10 @@ def run(rounds: int = ROUNDS) -> Report:
         Goal(f"diagnose, {kind}", median[f"diagnose, {kind}"], ENOUGH, at_most=False, unit="k lines/s")
         for kind in kinds
     )
-    held = Series("held by a stream", "MiB", (_measure_growth(next(iter(logs.values()))),))
-    flat = Goal(f"memory that {STREAM >> 30} GiB of log add", held.median, 8, unit="MiB")
+    memory = Series("held by a stream", "MiB", (_measure_growth(next(iter(logs.values()))),))
+    flat = Goal(f"memory that {STREAM >> 30} GiB of log add", memory.median, 8, unit="MiB")
     title = f"{LINES:,} lines of an engine at work, in processor time"
-    return Report("diagnose", title, (*series, held), (*ratios, *enough, flat), load.read())
+    return Report("diagnose", title, (*series, memory), (*ratios, *enough, flat), load.read())
 
 
 def _serving_log(engine: str) -> bytes:

@@ -156,10 +156,10 @@ def _build_report(taken: dict[str, list[Fall]], claims: list[float], load: tuple
     series: list[Series] = []
     marks: dict[tuple[str, str, str], float] = {}
     for what in ("sent", "dead"):
-        for who, falls in taken.items():
+        for actor, falls in taken.items():
             values = tuple(getattr(fall, what) for fall in falls)
-            series.append(Series(f"crossing -> {what}, {who}", "ms", values))
-            marks[who, what, "p50"], marks[who, what, "p95"] = (
+            series.append(Series(f"crossing -> {what}, {actor}", "ms", values))
+            marks[actor, what, "p50"], marks[actor, what, "p95"] = (
                 compute_quantile(values, 0.5),
                 compute_quantile(values, 0.95),
             )
@@ -172,8 +172,8 @@ def _build_report(taken: dict[str, list[Fall]], claims: list[float], load: tuple
     notes = (
         f"locked at {' and '.join(str(rate) for rate in RATES)} MiB/s, by turns; the guard as an ordinary user",
         *(
-            f"p95 {who}: sent {marks[who, 'sent', 'p95']:.1f} ms, dead {marks[who, 'dead', 'p95']:.1f} ms"
-            for who in taken
+            f"p95 {actor}: sent {marks[actor, 'sent', 'p95']:.1f} ms, dead {marks[actor, 'dead', 'p95']:.1f} ms"
+            for actor in taken
         ),
     )
     return Report("guard", "MemAvailable under the floor", tuple(series), tuple(goals), load, notes)

@@ -67,13 +67,13 @@ def run(rounds: int = ROUNDS) -> Report:
         own: dict[str, list[float]] = {}
         without: dict[str, list[float]] = {}
         for round_ in range(rounds + 1):
-            for who, go in _open_goers(bed, warm, lines).items():
+            for caller, go in _open_goers(bed, warm, lines).items():
                 for way in (TO_ONE, TO_TWO):
                     with _Gap(bed.lab.nodes["spark1"].address) as gap:
                         seconds = go(way)
                     engines = _measure_engine_part(bed, way)
                     if round_:
-                        key = f"{who}, {way.name}"
+                        key = f"{caller}, {way.name}"
                         whole.setdefault(key, []).append(seconds)
                         own.setdefault(key, []).append(seconds - engines)
                         without.setdefault(key, []).append(gap.seconds - engines)

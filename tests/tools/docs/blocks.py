@@ -19,7 +19,7 @@ from sparkctl.model.kernel_event import KernelEventKind
 from sparkctl.model.node import Node
 from sparkctl.model.verdict import CAUSE_MEANINGS, FailureCause
 from sparkctl.monitor.findings.host_detectors import rate_kernel_line
-from sparkctl.node.kernel_log_decoder import load_kernel_rules
+from sparkctl.monitor.kernel_log import load_kernel_rules
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.profiles.schema import build_field_schema, iter_value_fields
 from sparkctl.tui.key_hints import format_key

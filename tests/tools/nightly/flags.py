@@ -175,13 +175,13 @@ def render(engine: str, version: str, origin: str, flags: Mapping[str, Entry], b
     head = {"schema": 1, "engine": engine, "version": version, "origin": origin}
     head |= {"partial": True} if by.partial else {}
     head |= {"abbreviations": by.abbreviations, "underscores": by.underscores, "dotted": by.dotted}
-    told: Mapping[str, Entry | None] = flags
+    result: Mapping[str, Entry | None] = flags
     if base is not None:
         there = read_flags(base)
         head["base"] = json.loads(base.read_text("utf-8"))["version"]
-        told = {name: flags.get(name) for name in sorted(flags.keys() | there) if flags.get(name) != there.get(name)}
+        result = {name: flags.get(name) for name in sorted(flags.keys() | there) if flags.get(name) != there.get(name)}
     lines = [f" {json.dumps(key)}: {json.dumps(value)}," for key, value in head.items()]
-    body = ",\n".join(f"  {json.dumps(name)}: {json.dumps(entry)}" for name, entry in told.items())
+    body = ",\n".join(f"  {json.dumps(name)}: {json.dumps(entry)}" for name, entry in result.items())
     return "{\n" + "\n".join(lines) + '\n "flags": {\n' + body + "\n }\n}\n"
 
 
@@ -336,9 +336,9 @@ def _llamacpp(options: argparse.Namespace) -> str:
     version, source = options.version, f", from {options.source}" if options.source else ""
     if options.program:
         text = subprocess.run([options.program, "--help"], capture_output=True, text=True, check=True).stdout
-        told = subprocess.run([options.program, "--version"], capture_output=True, text=True, check=True)
+        result = subprocess.run([options.program, "--version"], capture_output=True, text=True, check=True)
         found = re.search(
-            r"version: (\d+(?:\.\d+)*)\S*(?: .*?(?:commit |\()([0-9a-f]{7,}))?", told.stdout + told.stderr
+            r"version: (\d+(?:\.\d+)*)\S*(?: .*?(?:commit |\()([0-9a-f]{7,}))?", result.stdout + result.stderr
         )
         if found is None:
             raise SystemExit(f"{options.program} does not tell its version")

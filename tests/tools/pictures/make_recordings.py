@@ -79,13 +79,13 @@ class Stage:
 
         self._beside.append(asyncio.create_task(follow()))
 
-    async def run(self, *words: str, told: bool = True) -> CommandEnded:
+    async def run(self, *words: str, result: bool = True) -> CommandEnded:
         """Run a verb to its end."""
         request = CommandLineParser(sparkctl_command).parse_request(words)
         assert isinstance(request, Request)
         ended = None
         async for event in request.run(replace(self._context, interrupt=InterruptSignal())):
-            if told:
+            if result:
                 self._emit(event)
             if isinstance(event, PhaseChanged):
                 print(f"  {event.instance} {event.phase}", flush=True)
@@ -114,7 +114,7 @@ class Stage:
 async def record_evening(stage: Stage) -> None:
     """Two stacks at work; the second is stopped, and started anew, as once before: how long it takes is known."""
     for words in (("down", "qwen36-vllm"), ("up", "qwen36-vllm")):
-        await stage.run(*words, "--node", "spark2", told=False)
+        await stage.run(*words, "--node", "spark2", result=False)
     stage.work("spark2", 1)
     stage.begin()
     stage.read("qwen36-ngram", "spark1")
@@ -129,7 +129,7 @@ async def record_evening(stage: Stage) -> None:
 
 async def record_failure(stage: Stage) -> None:
     """The second Spark is at work; on the first, an engine runs out of CUDA memory while it loads."""
-    await stage.run("down", "qwen36-ngram", "--node", "spark1", told=False)
+    await stage.run("down", "qwen36-ngram", "--node", "spark1", result=False)
     stage.begin()
     await stage.clock.sleep(300)
     await stage.run("up", "qwen36", "--node", "spark1", *TOO_MUCH)

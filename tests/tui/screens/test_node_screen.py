@@ -45,9 +45,9 @@ async def test_n_shows_the_machine_with_its_curves_and_whose_each_process_is(
         assert "spark1 ● ready" in shown
         for name in ("memory", "GPU", "CPU", "load", "heat", "disk", "link"):
             assert re.search(rf"^│ {name} ", shown, re.M), f"{name}:\n{shown}"
-        held = sparks.nodes["spark1"].memory.gpu
+        memory = sparks.nodes["spark1"].memory.gpu
         first = next(find_owner_rows(shown, "qwen36-ngram"))
-        assert f" {max(held, key=held.__getitem__)} " in first, "what holds the GPU comes first"
+        assert f" {max(memory, key=memory.__getitem__)} " in first, "what holds the GPU comes first"
         assert re.search(r"\d+\.\d GiB +\d+\.\d GiB", first)
         await pilot.press("tab")
         await wait_for_text(pilot, lambda text: "spark2 ● ready" in text and "qwen36-vllm" in text)

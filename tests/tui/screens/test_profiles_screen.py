@@ -160,9 +160,9 @@ async def test_the_check_is_that_of_the_command_line_flags_and_all(
     (mine / "mine.yaml").write_text(
         "schema: 1\nname: mine\nextends: qwen36\nargs:\n  tpp: 1\n  speculative-algorithm: HOWL\n"
     )
-    told = CliRunner().invoke(sparkctl_command, ["profiles", "check", "mine"], standalone_mode=False)
-    assert told.return_value == 2
-    *findings, sum_of_them = told.output.splitlines()
+    result = CliRunner().invoke(sparkctl_command, ["profiles", "check", "mine"], standalone_mode=False)
+    assert result.return_value == 2
+    *findings, sum_of_them = result.output.splitlines()
     async with open_panel(build_panel_options((), tmp_path), (140, 90)) as pilot:
         await pilot.press("p")
         await select_profile(pilot, "mine")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -48,9 +49,9 @@ async def test_each_spark_is_shown_before_and_after_and_what_stops_is_asked_for_
         panel = pilot.app
         assert isinstance(panel, PanelApp)
         assert panel.front_screen is not None
-        told = "dies of that with a TypeError"
-        said = next(line for line in " ".join(shown.split()).split("▲ spark1: ")[1:] if told in line)
-        assert panel.front_screen.already_shows(said.partition(told)[0] + told), "no toast says that again"
+        result = "dies of that with a TypeError"
+        said = next(line for line in " ".join(shown.split()).split("▲ spark1: ")[1:] if result in line)
+        assert panel.front_screen.already_shows(said.partition(result)[0] + result), "no toast says that again"
         assert not panel.front_screen.already_shows("the guard has dropped the page cache")
         await pilot.press("y")
         assert pilot.app.clipboard.startswith("sparkctl switch qwen36-as-posted --node spark1 --set args.")
@@ -219,7 +220,8 @@ async def begin_switch(pilot: Driver) -> None:
     await open_switch_plan(pilot, f"switch {NEW} --node spark1 --no-guard")
     await pilot.press("enter")
     await confirm_switch(pilot)
-    await wait_for_text(pilot, lambda text: f"{NEW} on spark1" in text and "loading" in text)
+    goes_on = re.compile(rf"◐[^\n]*starting {NEW}.*loading", re.DOTALL)
+    await wait_for_text(pilot, lambda text: goes_on.search(text) is not None)
 
 
 async def test_leaving_in_the_middle_asks_and_tells_what_stands_still_and_how_to_go_on(

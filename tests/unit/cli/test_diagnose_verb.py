@@ -88,9 +88,9 @@ def test_the_closed_set_is_printed_with_its_meanings(tmp_path: Path) -> None:
 def test_nothing_of_a_log_reaches_the_terminal_as_it_is(tmp_path: Path) -> None:
     hostile = BROKEN + "RuntimeError: \x1b]0;owned\x07 \x1b[2J [/red] \u202e hf_" + "a" * 30 + "\n"
     for words in (("-",), ("-", "--json")):
-        told = run_diagnose(*words, stdin=hostile, cwd=tmp_path).stdout
-        assert "\x1b" not in told
-        assert "hf_aaaa" not in told
+        output = run_diagnose(*words, stdin=hostile, cwd=tmp_path).stdout
+        assert "\x1b" not in output
+        assert "hf_aaaa" not in output
 
 
 def test_how_a_log_without_a_failure_ends_is_said(tmp_path: Path) -> None:
@@ -109,9 +109,9 @@ def test_how_a_log_without_a_failure_ends_is_said(tmp_path: Path) -> None:
 def test_a_log_without_a_profile_is_told_flags_as_they_are_typed(tmp_path: Path) -> None:
     typed = "--gpu-memory-utilization (in a profile: args.gpu-memory-utilization)"
     assert typed in " ".join(run_diagnose("-", stdin=BROKEN, cwd=tmp_path).stdout.split())
-    told = parse_document(run_diagnose("-", "--json", stdin=BROKEN, cwd=tmp_path))["verdict"]
-    assert typed in told["remedy"][0]
-    assert told["again"] is None
+    result = parse_document(run_diagnose("-", "--json", stdin=BROKEN, cwd=tmp_path))["verdict"]
+    assert typed in result["remedy"][0]
+    assert result["again"] is None
 
 
 def test_flags_in_a_remedy_as_they_are_typed() -> None:
@@ -129,16 +129,16 @@ def test_flags_in_a_remedy_as_they_are_typed() -> None:
 
 def test_a_fallback_says_what_to_do_about_it_and_a_guessed_version_is_none(tmp_path: Path) -> None:
     marlin = "WARNING 05-02 10:13:09 [marlin.py:200] Your GPU does not have native support for FP4 computation but"
-    told = run_diagnose("-", stdin=f"Successfully installed vllm-0.19.1\n{marlin}\n", cwd=tmp_path).stdout
-    assert told.count("not with the GPU's own arithmetic") == 1
-    assert "  to do: nothing, unless you measure that it is slower" in told
+    output = run_diagnose("-", stdin=f"Successfully installed vllm-0.19.1\n{marlin}\n", cwd=tmp_path).stdout
+    assert output.count("not with the GPU's own arithmetic") == 1
+    assert "  to do: nothing, unless you measure that it is slower" in output
 
 
 def test_facts_have_units(tmp_path: Path) -> None:
-    told = run_diagnose("-", stdin="\n".join(SGLANG), cwd=tmp_path).stdout
-    assert "available at load: 111.87 GiB" in told
-    assert "kv cache tokens: 100,000" in told
-    assert "0.0 s" not in told
+    output = run_diagnose("-", stdin="\n".join(SGLANG), cwd=tmp_path).stdout
+    assert "available at load: 111.87 GiB" in output
+    assert "kv cache tokens: 100,000" in output
+    assert "0.0 s" not in output
 
 
 def test_how_a_log_was_read(tmp_path: Path) -> None:
@@ -167,8 +167,8 @@ def test_a_log_is_stored_without_its_secrets_and_never_overwritten(tmp_path: Pat
     assert (ran.returncode, log.name.startswith("vllm-startup-memory-check-"), about.suffix) == (0, True, ".json")
     assert NO_SHARE in log.read_text()
     assert "a1B2" not in log.read_text()
-    told = json.loads(about.read_text())
-    assert (told["engine"], told["version"], told["cause"], told["confidence"], told["line"]) == (
+    document = json.loads(about.read_text())
+    assert (document["engine"], document["version"], document["cause"], document["confidence"], document["line"]) == (
         "vllm", "0.19.1", "startup-memory-check", "certain", 6,
     )  # fmt: skip
     again = run_diagnose("vllm.log", "--submit", "store", cwd=tmp_path)

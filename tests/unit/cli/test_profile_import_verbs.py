@@ -22,8 +22,8 @@ def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def run_command_line(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
     code = invoke_command_line(list(words))
-    told = capsys.readouterr()
-    return code, told.out, told.err
+    output = capsys.readouterr()
+    return code, output.out, output.err
 
 
 @pytest.mark.parametrize("words", [(LINE,), tuple(LINE.split()), ("--", *LINE.split())])

@@ -63,8 +63,8 @@ async def test_a_question_comes_after_all_that_was_told_before_it(
                 stderr.print_message(event.message)
     assert isinstance(event, CommandEnded)
     assert event.exit_code == 0
-    told, question = capsys.readouterr().err.split("spark1 (h) is not known yet")
-    assert told.splitlines() == [f"told {number}" for number in range(TOLD)]
+    output, question = capsys.readouterr().err.split("spark1 (h) is not known yet")
+    assert output.splitlines() == [f"told {number}" for number in range(TOLD)]
     assert "told" not in question
 
 

@@ -59,7 +59,7 @@ def test_an_engine_that_started_again_tells_nothing() -> None:
 
 def test_what_is_not_told_is_not_known() -> None:
     found = add_node_figures(read_engine(EngineMetrics()), [sample(1)])
-    told = (
+    result = (
         found.accept_length,
         found.accept_rate,
         found.disturbed,
@@ -68,7 +68,7 @@ def test_what_is_not_told_is_not_known() -> None:
         found.celsius,
         found.throttled,
     )
-    assert told == (None,) * 7
+    assert result == (None,) * 7
     assert (found.memory_peak, found.tokens_per_joule) == (None, None)
 
 

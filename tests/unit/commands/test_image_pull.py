@@ -170,8 +170,8 @@ def test_registries_are_insecure_where_docker_says_so() -> None:
 def test_what_docker_and_a_registry_say_has_a_way_out(
     said: str, kind: type[Exception], message: str, hint: str
 ) -> None:
-    told = explain_pull_error(error_for_response("spark1", 0, said), "ghcr.io/acme/vllm:1", "spark1", "arm64")
-    assert type(told) is kind
-    assert message in told.message
-    assert said[:40] in told.message
-    assert hint in (told.hint or "")
+    result = explain_pull_error(error_for_response("spark1", 0, said), "ghcr.io/acme/vllm:1", "spark1", "arm64")
+    assert type(result) is kind
+    assert message in result.message
+    assert said[:40] in result.message
+    assert hint in (result.hint or "")

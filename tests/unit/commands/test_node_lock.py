@@ -295,14 +295,14 @@ async def test_what_lies_where_an_older_one_looks_is_told_once(
     (place / "tmp/lock").mkdir()
     monkeypatch.setattr(node_lock, "OLD_LOCK_FILE", str(place / "tmp/lock"))
     monkeypatch.setattr(node_lock, "LOCK_DIRECTORY", str(place / "run"))
-    told: list[str] = []
-    one = node_lock.HeldNodeLock(session, make_context(place), "testing", told.append)
+    lines: list[str] = []
+    one = node_lock.HeldNodeLock(session, make_context(place), "testing", lines.append)
     await one.acquire()
-    [words] = told
+    [words] = lines
     assert "is a directory of " in words
     assert "sudo rm -r" in words
     with pytest.raises(node_lock.LockConflict, match=r"another sparkctl of yours .milo@laptop. is testing") as caught:
-        await node_lock.HeldNodeLock(session, make_context(place), "testing", told.append).acquire()
+        await node_lock.HeldNodeLock(session, make_context(place), "testing", lines.append).acquire()
     assert caught.value.holder.operator == "milo@laptop"
     assert "If its connection was lost, the lock is free within 30 s" in (caught.value.hint or "")
     await one.release()

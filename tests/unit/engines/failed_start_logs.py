@@ -76,12 +76,12 @@ def build_sglang_log(version: str, death: EngineDeath) -> str:
         "disaggregation_bootstrap_port": 8998,
         "oom": 1,
     }
-    told = (
+    result = (
         "ServerArgs(" + ", ".join(f"{key}={value!r}" for key, value in settings.items()) + ")"
         if version == "0.5.12"
         else repr(settings)
     )
-    head = [f"[2026-05-02 10:11:12] server_args={told}"]
+    head = [f"[2026-05-02 10:11:12] server_args={result}"]
     if death.where == "api":
         return "\n".join([*head, *_TRACEBACK.split("\n"), death.text]) + "\n"
     head += [

@@ -38,8 +38,8 @@ def test_every_failed_log_gives_cause_field_and_proof(engine: str, version: str,
     assert (root.cause, root.field, root.value) == (death.cause, death.field, death.value)
     assert death.says in root.summary
     assert "(not said)" not in root.summary + root.remedy
-    told = [number for number, line in enumerate(log.split("\n"), 1) if line.endswith(reading.root_text)]
-    assert told[:1] in ([], [reading.root_line])  # the first time; a joined validation error is no line of the log
+    result = [number for number, line in enumerate(log.split("\n"), 1) if line.endswith(reading.root_text)]
+    assert result[:1] in ([], [reading.root_line])  # the first time; a joined validation error is no line of the log
     assert Phase.READY not in reading.phases
 
 
@@ -90,10 +90,10 @@ def test_where_cuda_memory_ran_out_is_said(
 ) -> None:
     failure = read_engine_log("sglang", OOM).root
     known = {EngineFactName.SPECULATIVE_METHOD: method, EngineFactName.AVAILABLE_AT_LOAD: left}
-    told = refine_failure(failure, OOM, step, {k: v for k, v in known.items() if v is not None}, is_serving=is_serving)
-    assert told.cause is cause
-    assert says in told.summary
-    assert "2.25 GiB" in told.summary
+    found = refine_failure(failure, OOM, step, {k: v for k, v in known.items() if v is not None}, is_serving=is_serving)
+    assert found.cause is cause
+    assert says in found.summary
+    assert "2.25 GiB" in found.summary
 
 
 def test_another_failure_stays_as_it_is_wherever_it_came() -> None:

@@ -134,11 +134,11 @@ def test_layers_without_attention_keep_no_keys_and_values() -> None:
     pattern = "MEM*E-C*"
     shape = {"num_attention_heads": 32, "num_key_value_heads": 2, "head_dim": 128, "mamba_num_heads": 64, "mamba_head_dim": 64,
              "ssm_state_size": 128, "layers_block_type": [kinds[one] for one in pattern]}  # fmt: skip
-    told, derived = (parse_kv_layout(json.dumps(one)) for one in ({**shape, "num_hidden_layers": 8}, shape))
-    assert told is not None
-    assert told == derived
-    assert told.full == 2
-    assert told.state == 2 * 64 * 64 * 128 * 4
+    result, derived = (parse_kv_layout(json.dumps(one)) for one in ({**shape, "num_hidden_layers": 8}, shape))
+    assert result is not None
+    assert result == derived
+    assert result.full == 2
+    assert result.state == 2 * 64 * 64 * 128 * 4
 
 
 def test_full_layers_have_their_own_heads_and_the_last_layers_share_a_cache() -> None:

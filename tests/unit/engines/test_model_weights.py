@@ -22,7 +22,7 @@ def test_files_are_summed_and_nothing_is_counted_twice() -> None:
     shards = tuple((f"model-0000{at}-of-00003.safetensors", 100) for at in (1, 2, 3))
     found = measure_weights(
         CheckpointFiles(place="/m", is_there=True, files=(*shards, ("consolidated.safetensors", 300), ("old.bin", 7))),
-        told=5,
+        declared=5,
     )
     assert (found.size, found.obtained) == (300, EstimateSource.MEASURED)
     gguf = measure_weights(

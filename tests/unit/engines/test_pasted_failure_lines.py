@@ -117,6 +117,50 @@ DEATHS = [
         "should be JSON",
     ),
     ("AssertionError: Unsupported cuda arch sm121", FailureCause.KERNEL_UNSUPPORTED, "image", "sm121"),
+    # A directory's name (jit/) says nothing; what is asserted does.
+    (
+        "RuntimeError: Failed: Assertion error /w/deepgemm-src/csrc/apis/../jit/device_runtime.hpp:60 'arch_major == 9 or arch_major == 10'",
+        FailureCause.KERNEL_UNSUPPORTED,
+        "image",
+        "asks for arch_major == 9 or arch_major == 10",
+    ),
+    (
+        "RuntimeError: nvrtc: error: invalid value for --gpu-architecture (-arch)",
+        FailureCause.KERNEL_UNSUPPORTED,
+        "image",
+        "compiler is older",
+    ),
+    (
+        "RuntimeError: cuDNN error: CUDNN_STATUS_NOT_SUPPORTED_ARCH_MISMATCH",
+        FailureCause.KERNEL_UNSUPPORTED,
+        "image",
+        "ARCH_MISMATCH",
+    ),
+    (
+        "RuntimeError: This kernel requires at least 227 KB of shared memory per block but the device supports 99 KB",
+        FailureCause.KERNEL_UNSUPPORTED,
+        "args.attention-backend",
+        "needs 227 KB",
+    ),
+    (
+        "RuntimeError: Tensor Memory Accelerator multicast not available on this architecture (sm_121)",
+        FailureCause.KERNEL_UNSUPPORTED,
+        "image",
+        "Accelerator multicast not available",
+    ),
+    (
+        "AssertionError: Draft model hidden size (4096) must match target hidden size (5120) for EAGLE3",
+        FailureCause.DRAFT_MISMATCH,
+        "args.speculative-draft-model-path",
+        "hidden size (4096)",
+    ),
+    (
+        "terminate called after throwing an instance of 'c10::DistBackendError'\n  what():  [PG ID 2 PG GUID 3 Rank 1] Process group watchdog "
+        "thread terminated with exception: NCCL communicator was aborted on rank 1.",
+        FailureCause.NCCL,
+        None,
+        "stopped on rank 1",
+    ),
     (
         "RuntimeError: NVFP4 is not supported on this GPU",
         FailureCause.KERNEL_UNSUPPORTED,

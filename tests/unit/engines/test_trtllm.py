@@ -203,7 +203,7 @@ def test_trtllm_command_line() -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "cause", "told"),
+    ("line", "cause", "message"),
     [
         # As Open MPI 4.1.4 and OpenSSH 9.2 said them.
         (
@@ -250,11 +250,11 @@ def test_trtllm_command_line() -> None:
         ("This rank is over: mpirun's daemon ended with 1", FailureCause.WORKER_LOST, "is over"),
     ],
 )
-def test_failures_of_mpirun_ranks_are_recognized(line: str, cause: FailureCause, told: str) -> None:
+def test_failures_of_mpirun_ranks_are_recognized(line: str, cause: FailureCause, message: str) -> None:
     signal = ENGINE.classify_line(line)
     assert signal is not None
     assert signal.failure is not None
-    assert (signal.failure.cause, told in signal.failure.summary) == (cause, True)
+    assert (signal.failure.cause, message in signal.failure.summary) == (cause, True)
 
 
 def test_a_ranks_own_reason_outweighs_what_mpirun_says_of_it() -> None:

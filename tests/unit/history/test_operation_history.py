@@ -395,8 +395,8 @@ def test_a_start_that_was_left_is_known_as_soon_as_the_switch_that_began_it_is_f
     )
     (one,) = history.get_last_starts()
     assert (one.profile, one.node, one.seconds, one.failed) == ("qwen36", "spark1", None, None)
-    (told,) = [each for each in history.list_operations() if each.kind is OperationKind.START]
-    assert (told.outcome, told.why) == ("interrupted", "finished by sparkctl resume: qwen36 serves on spark1")
+    (result,) = [each for each in history.list_operations() if each.kind is OperationKind.START]
+    assert (result.outcome, result.why) == ("interrupted", "finished by sparkctl resume: qwen36 serves on spark1")
     history.record_start("qwen36", "h", "spark2", 415.0)
     (one,) = history.get_last_starts()
     assert (one.node, one.seconds) == ("spark2", 415.0), "a later start counts"

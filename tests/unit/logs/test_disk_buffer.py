@@ -106,7 +106,7 @@ def test_lines_are_not_in_memory(lines: int) -> None:
     try:
         for _ in range(lines // 500):
             spool.append(["x" * 150] * 500)
-        held, _ = tracemalloc.get_traced_memory()
+        memory, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert held < lines, f"{held / lines:.2f} bytes a line"
+    assert memory < lines, f"{memory / lines:.2f} bytes a line"

@@ -171,9 +171,9 @@ def test_a_secret_is_masked_wherever_it_turns_up() -> None:
         f"OSError: 401 Client Error for url https://user:{key}@hub.example/x with HF_TOKEN={token}",
     ]
     for line in lines:
-        told = repr(diagnose_lines(VLLM[0], line))
-        assert token not in told
-        assert key not in told
+        text = repr(diagnose_lines(VLLM[0], line))
+        assert token not in text
+        assert key not in text
 
 
 def test_a_log_of_an_unknown_engine() -> None:
@@ -308,9 +308,9 @@ def test_an_error_in_a_models_own_text_is_none_of_the_engine() -> None:
         [OOM, SERVING],
         [CORE + "EngineCore encountered a fatal error.", OOM, *[SERVING] * 3],
     ):
-        told = diagnose_lines(*VLLM, SERVING, *log).verdict
-        assert told is not None
-        assert told.cause is FailureCause.CUDA_OUT_OF_MEMORY
+        result = diagnose_lines(*VLLM, SERVING, *log).verdict
+        assert result is not None
+        assert result.cause is FailureCause.CUDA_OUT_OF_MEMORY
 
 
 # several runs in one log
@@ -403,10 +403,10 @@ def test_a_validation_error_is_proved_by_its_first_line() -> None:
         "  Input should be 'ngram' [type=literal_error, input_value='howl', input_type=str]",
         "    For further information visit https://errors.example/2/v/literal_error",
     )
-    told = diagnose_lines(VLLM[0], *error).verdict
-    assert told is not None
-    assert told.evidence[0].line == 2
-    assert told.evidence[0].text.startswith("1 validation error for SpeculativeConfig: method: Input should")
+    result = diagnose_lines(VLLM[0], *error).verdict
+    assert result is not None
+    assert result.evidence[0].line == 2
+    assert result.evidence[0].text.startswith("1 validation error for SpeculativeConfig: method: Input should")
 
 
 def test_a_client_s_request_that_is_refused_is_no_end() -> None:
@@ -528,10 +528,10 @@ def test_the_preparer_says_whether_the_next_line_belongs_to_an_error() -> None:
 
 
 def test_one_line_of_a_refused_flag_is_a_whole_log_of_llama_server() -> None:
-    told = diagnose_lines("error: invalid argument: --no-such-flag")
-    assert told.engine == "llamacpp"
-    assert told.verdict is not None
-    assert told.verdict.cause is FailureCause.UNKNOWN_FLAG
+    result = diagnose_lines("error: invalid argument: --no-such-flag")
+    assert result.engine == "llamacpp"
+    assert result.verdict is not None
+    assert result.verdict.cause is FailureCause.UNKNOWN_FLAG
 
 
 def test_our_own_questions_after_the_end_are_not_its_last_word() -> None:
@@ -613,6 +613,36 @@ def test_what_a_program_says_at_its_death_is_a_proof_whichever_engine_runs(head:
             line
         )
         assert diagnose_bytes("".join(f"{one}\n" for one in (*head, line)).encode()).verdict == verdict
+
+
+def test_the_message_of_a_panic_of_rust_is_on_the_line_after_its_place() -> None:
+    place, message = (
+        "thread '<unnamed>' panicked at src/bpe/mod.rs:321:17:",
+        "index out of bounds: the len is 9 but the index is 9",
+    )
+    note = "note: run with `RUST_BACKTRACE=1` environment variable to display a backtrace"
+    python = (
+        "Traceback (most recent call last):",
+        '  File "/x.py", line 3, in f',
+        f"pyo3_runtime.PanicException: {message}",
+    )
+    found = diagnose_lines(*VLLM[:2], *(f"(APIServer pid=1) {one}" for one in (place, message, note, *python)))
+    assert found.verdict is not None
+    assert found.verdict.summary == f"A thread of the program panicked at src/bpe/mod.rs:321:17: {message}"
+    assert (found.verdict.evidence[0].text, found.verdict.evidence[0].line) == (f"{place} {message}", 3)
+    assert not found.verdict.contributing
+
+    main = diagnose_lines(
+        "thread 'main' (12345) panicked at src/loader.rs:88:9:", "tensor x has an unsupported dtype", note
+    )
+    assert main.verdict is not None
+    assert main.verdict.summary.endswith("at src/loader.rs:88:9: tensor x has an unsupported dtype")
+    known = diagnose_lines(place, 'called `unwrap()` on an `Err` value: Os { code: 98, kind: AddrInUse, message: "x" }')
+    assert known.verdict is not None
+    assert known.verdict.cause is FailureCause.PORT_IN_USE
+    cut = diagnose_lines(place, note)
+    assert cut.verdict is not None
+    assert (cut.verdict.evidence[0].text, "RUST_BACKTRACE" in cut.verdict.summary) == (place, False)
 
 
 @pytest.mark.parametrize(

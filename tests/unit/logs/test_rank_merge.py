@@ -44,8 +44,8 @@ def test_lines_stand_as_they_were_written_and_those_of_one_together() -> None:
         [make_log_line(0, "a"), make_log_line(1, "b"), make_log_line(5, "e")],
         [make_log_line(2, "c"), make_log_line(3, "d"), make_log_line(9, "f")],
     )
-    told = merge_sources({ONE: first, TWO: second})
-    assert told == [(ONE, ["a", "b"]), (TWO, ["c", "d"]), (ONE, ["e"]), (TWO, ["f"])]
+    found = merge_sources({ONE: first, TWO: second})
+    assert found == [(ONE, ["a", "b"]), (TWO, ["c", "d"]), (ONE, ["e"]), (TWO, ["f"])]
 
 
 def test_a_clock_that_is_ahead_is_set_right_and_one_that_was_set_back_keeps_its_order() -> None:
@@ -54,12 +54,12 @@ def test_a_clock_that_is_ahead_is_set_right_and_one_that_was_set_back_keeps_its_
         "abcd"
     )
     back = [make_log_line(10, "1"), make_log_line(4, "2"), LogLine(when="", text="3", number=3), make_log_line(11, "4")]
-    told = [
+    result = [
         text
         for _, texts in merge_sources({ONE: back, TWO: [make_log_line(5, "x"), make_log_line(10.5, "y")]})
         for text in texts
     ]
-    assert told == ["x", "1", "2", "3", "y", "4"]
+    assert result == ["x", "1", "2", "3", "y", "4"]
 
 
 times = st.lists(st.integers(0, 40).map(float), max_size=12).map(sorted)
@@ -67,8 +67,8 @@ times = st.lists(st.integers(0, 40).map(float), max_size=12).map(sorted)
 
 @given(times, times)
 def test_merged_lines_are_complete_and_in_order(first: list[float], second: list[float]) -> None:
-    sources = {name: [make_log_line(at, f"{at}") for at in told] for name, told in ((ONE, first), (TWO, second))}
-    told = merge_sources(sources)
-    assert [float(text) for _, texts in told for text in texts] == sorted([*first, *second])
+    sources = {name: [make_log_line(at, f"{at}") for at in result] for name, result in ((ONE, first), (TWO, second))}
+    result = merge_sources(sources)
+    assert [float(text) for _, texts in result for text in texts] == sorted([*first, *second])
     for name, lines in sources.items():
-        assert [text for where, texts in told if where == name for text in texts] == [one.text for one in lines]
+        assert [text for where, texts in result if where == name for text in texts] == [one.text for one in lines]

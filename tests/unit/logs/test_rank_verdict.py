@@ -54,13 +54,13 @@ def test_the_quickest_answer_counts() -> None:
 def test_whatever_the_clocks_the_first_of_reasons_of_their_own_is_the_root(
     failures: list[tuple[float, float, FailureCause]], order: object
 ) -> None:
-    told = [RankFailure(make_node_name(at), cause, true + ahead) for at, (true, ahead, cause) in enumerate(failures)]
+    result = [RankFailure(make_node_name(at), cause, true + ahead) for at, (true, ahead, cause) in enumerate(failures)]
     clocks = {make_node_name(at): ClockOffset(ahead, 0.0) for at, (_, ahead, _) in enumerate(failures)}
     first = min(true for true, _, _ in failures)
-    shuffled = list(told)
+    shuffled = list(result)
     order.shuffle(shuffled)  # type: ignore[attr-defined]
     found = find_first_failure(shuffled, clocks)
-    assert failures[told.index(found)][0] - first < 1e-4
+    assert failures[result.index(found)][0] - first < 1e-4
 
 
 @given(lost=moments, later=st.floats(-3600, 3600), ahead=ahead, cause=st.sampled_from(OWN))

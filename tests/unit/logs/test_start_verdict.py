@@ -304,8 +304,8 @@ def test_two_processes_in_the_line_are_both_named(plan: LaunchPlan, read: Reader
     assert "process 2001, which holds 30.25 GiB" in verdict.remedy
 
 
-def make_holders(*held: tuple[str, float, bool]) -> tuple[MemoryHolder, ...]:
-    return tuple(MemoryHolder(name=name, ours=ours, held=int(size * GIB)) for name, size, ours in held)
+def make_holders(*memory: tuple[str, float, bool]) -> tuple[MemoryHolder, ...]:
+    return tuple(MemoryHolder(name=name, ours=ours, held=int(size * GIB)) for name, size, ours in memory)
 
 
 def test_who_holds_most_of_the_memory_is_named_and_stopped_first(

@@ -373,8 +373,8 @@ def test_a_request_that_failed_is_no_new_start_and_no_end(exception: str) -> Non
         for found in (diagnose_lines([*VLLM_READY, *error]), LogDiagnoser()):
             if not found.lines:
                 found.feed_block("".join(f"{line}\n" for line in [*VLLM_READY, *error]).encode())
-            told = found.build_diagnosis()
-            assert (told.verdict, told.ready, told.runs) == (None, True, 1), error
+            result = found.build_diagnosis()
+            assert (result.verdict, result.ready, result.runs) == (None, True, 1), error
     if "Errno 28" in exception or "ClientConnectorError" in exception:
         return
     again = diagnose_lines([*VLLM_READY, *asgi, *lines[1:]]).build_diagnosis()  # and then a start of which this is all

@@ -103,9 +103,9 @@ def test_tracebacks_of_two_ranks_line_by_line_in_turn_are_both_read() -> None:
     reading = LogDiagnoser()
     for line in text.splitlines():
         reading.feed_raw_line(line)
-    told = reading.build_diagnosis().reading
-    assert told is not None
-    assert [block.last for block in told.tracebacks] == [9, 10]
+    result = reading.build_diagnosis().reading
+    assert result is not None
+    assert [block.last for block in result.tracebacks] == [9, 10]
 
 
 def test_the_message_of_an_unusual_class_may_be_known() -> None:

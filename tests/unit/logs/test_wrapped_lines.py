@@ -77,9 +77,9 @@ def test_a_cut_log_tells_the_same(width: int) -> None:
 @pytest.mark.parametrize("collector", PREFIXES)
 def test_a_prefix_may_stand_before_each_piece_or_be_cut_with_its_line(collector: str) -> None:
     for name, log in [*list_logs()][::4]:
-        told = tell(add_prefix(log, PREFIXES[collector]))
-        assert tell(add_prefix(cut_lines(log, 80), PREFIXES[collector])) == told, name
-        assert tell(cut_lines(add_prefix(log, PREFIXES[collector]), 80)) == told, name
+        result = tell(add_prefix(log, PREFIXES[collector]))
+        assert tell(add_prefix(cut_lines(log, 80), PREFIXES[collector])) == result, name
+        assert tell(cut_lines(add_prefix(log, PREFIXES[collector]), 80)) == result, name
 
 
 def test_lines_keep_their_numbers_wherever_a_block_ends() -> None:

@@ -13,14 +13,14 @@ from sparkctl.monitor.engine_probe import AudioClip, read_audio
 
 
 def build_wav(seconds: float = 1.0, level: int = 8000, width: int = 2, rate: int = 24000) -> bytes:
-    held = io.BytesIO()
-    with wave.open(held, "wb") as file:
+    memory = io.BytesIO()
+    with wave.open(memory, "wb") as file:
         file.setnchannels(1)
         file.setsampwidth(width)
         file.setframerate(rate)
         loud = (round(level * math.sin(at / 10)) for at in range(round(seconds * rate)))
         file.writeframes(b"".join(one.to_bytes(width, "little", signed=width > 1) for one in loud))
-    return held.getvalue()
+    return memory.getvalue()
 
 
 MP3_FRAME = b"\xff\xfb\x90\x00" + bytes(413)  # MPEG 1, layer 3, 128 kbit/s, 44100: 1152 samples in 417 bytes

@@ -96,14 +96,14 @@ def test_a_task_is_compared_only_where_all_are_of_the_same_one() -> None:
 def test_each_source_of_a_figure_is_named() -> None:
     first, second, third = (f"https://{name}.example.org/post" for name in ("a", "b", "c"))
     share = figure(None, None, accept_rate=FigureRange(0.2, 0.3))
-    told = select_comparable(
+    result = select_comparable(
         [Reference(source=third, ready_warm=90.0), Reference(source=first, figures=(figure(1, 12.0), figure(1, 13.0))),
          Reference(source=second, figures=(share,))]
     )  # fmt: skip
-    assert told is not None
-    assert told.source == f"{first}, {second}"
-    assert told.source_names == "a.example.org, b.example.org"
-    assert parse_reference_label(format_reference_label(told)) == told
+    assert result is not None
+    assert result.source == f"{first}, {second}"
+    assert result.source_names == "a.example.org, b.example.org"
+    assert parse_reference_label(format_reference_label(result)) == result
     alone = select_comparable([Reference(source=first, figures=(figure(1, 12.0),))])
     assert alone is not None
     assert alone.source == first

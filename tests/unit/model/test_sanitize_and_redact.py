@@ -80,9 +80,9 @@ def test_lines_are_lines(text: str) -> None:
 
 
 def test_json_of_a_node_holds_no_half_of_a_character() -> None:
-    told = load_json(r'{"\udcfd": ["a\ud800b", "\ud83d\ude00", "\\ud800"], "n": 1}')
-    assert told == {"?": ["a?b", "\U0001f600", "\\ud800"], "n": 1}
-    assert json.dumps(told, ensure_ascii=False).encode()
+    found = load_json(r'{"\udcfd": ["a\ud800b", "\ud83d\ude00", "\\ud800"], "n": 1}')
+    assert found == {"?": ["a?b", "\U0001f600", "\\ud800"], "n": 1}
+    assert json.dumps(found, ensure_ascii=False).encode()
     assert load_json(b'{"a": null}') == {"a": None}
     with pytest.raises(ValueError, match="utf-8"):
         load_json(b'"\xff"')
@@ -281,9 +281,9 @@ def test_json_keeps_its_form() -> None:
     ],
 )
 def test_what_a_program_prints_of_its_settings_and_its_clients_is_masked(line: str, secret: str) -> None:
-    for told in (mask_line(line), redact(line), redact_word(line)):
-        assert secret not in told
-        assert MASK in told
+    for expected in (mask_line(line), redact(line), redact_word(line)):
+        assert secret not in expected
+        assert MASK in expected
     assert "/m" in redact(line)
 
 

@@ -55,11 +55,11 @@ def replay(run: Run, spec: DecodeStepSpec) -> list[tuple[Bandwidth, float]]:
     chance = random.Random(15)
     window, reads = MetricsWindow(), build_decode_step_reads(spec)
     assert reads is not None
-    held = [run.prompt] * run.batch
+    memory = [run.prompt] * run.batch
     left = [run.answer * (at + 1) // run.batch for at in range(run.batch)]  # they end one after the other
     counts = {
         "generation_tokens": 0.0,
-        "prompt_tokens": float(sum(held)),
+        "prompt_tokens": float(sum(memory)),
         "drafts": 0.0,
         "draft_tokens": 0.0,
         "accepted_tokens": 0.0,
@@ -76,16 +76,16 @@ def replay(run: Run, spec: DecodeStepSpec) -> list[tuple[Bandwidth, float]]:
                 counts["accepted_tokens"] += taken
                 counts["generation_tokens"] += 1 + taken
                 tokens += 1 + drafted
-                held[at] += 1 + taken
+                memory[at] += 1 + taken
                 left[at] -= 1 + taken
                 if left[at] <= 0:
-                    held[at], left[at] = run.prompt, run.answer
+                    memory[at], left[at] = run.prompt, run.answer
                     counts["prompt_tokens"] += run.prompt
-            step = run.read_step(tokens, sum(held))
+            step = run.read_step(tokens, sum(memory))
             read += step
             now += step / BYTES_PER_SECOND + OVERHEAD
         optional = counts if run.drafts else {name: counts[name] for name in ("generation_tokens", "prompt_tokens")}
-        page = EngineMetrics(**optional, running=run.batch, waiting=0, kv_tokens=sum(held))
+        page = EngineMetrics(**optional, running=run.batch, waiting=0, kv_tokens=sum(memory))
         window.add_reading(now, page)
         seen.append((now, read))
         if second > SETTLED:

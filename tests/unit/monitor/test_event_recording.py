@@ -158,8 +158,8 @@ DAMAGED = [
 ]
 
 
-@pytest.mark.parametrize(("line", "told"), DAMAGED)
-def test_a_damaged_line_is_told_with_its_number(tmp_path: Path, line: str, told: str) -> None:
+@pytest.mark.parametrize(("line", "message"), DAMAGED)
+def test_a_damaged_line_is_told_with_its_number(tmp_path: Path, line: str, message: str) -> None:
     path = tmp_path / "r"
     record_events(path, SAMPLES[0])
     with path.open("ab") as file:
@@ -168,7 +168,7 @@ def test_a_damaged_line_is_told_with_its_number(tmp_path: Path, line: str, told:
     with pytest.raises(InvalidInput) as refused:
         list(read_recording(path))
     assert str(refused.value).startswith(f"{path}:2: ")
-    assert told in str(refused.value)
+    assert message in str(refused.value)
     assert "\x1b" not in str(refused.value)
 
 

@@ -65,8 +65,8 @@ async def socket(tmp_path: Path) -> AsyncIterator[str]:
 
 
 async def test_a_real_guard_is_told_and_tells(session: NodeSession, socket: str) -> None:
-    told: list[GuardEvent] = []
-    link = await GuardClient.connect_guard(session, socket, told.append)
+    events: list[GuardEvent] = []
+    link = await GuardClient.connect_guard(session, socket, events.append)
     assert link is not None
     assert (await link.get_state()).watches == ()
     await watch_container(link)
@@ -74,7 +74,7 @@ async def test_a_real_guard_is_told_and_tells(session: NodeSession, socket: str)
     assert [(one.instance, one.floor, one.weights) for one in state.watches] == [("tiny", 1 << 20, True)]
     assert state.available
     await link.unwatch_container(CONTAINER, UnwatchReason.READY)
-    assert [(event.what, event.why) for event in told] == [(GuardAction.ENDED, "ready")]
+    assert [(event.what, event.why) for event in events] == [(GuardAction.ENDED, "ready")]
     with pytest.raises(GuardUnavailable, match="no such watch"):
         await link.set_phase(CONTAINER, True)
     assert link.is_open

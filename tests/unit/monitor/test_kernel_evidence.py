@@ -9,8 +9,7 @@ import pytest
 from sparkctl.model.container import Container, ContainerState
 from sparkctl.model.kernel_event import KernelEvent, KernelLine, KernelLog
 from sparkctl.model.verdict import Confidence, Evidence, FailureCause, Verdict
-from sparkctl.monitor.kernel_log import add_kernel_evidence, find_oom_kill
-from sparkctl.node.kernel_log_decoder import decode_kernel_line
+from sparkctl.monitor.kernel_log import add_kernel_evidence, decode_kernel_line, find_oom_kill
 
 OWN, OTHER = "ab" * 32, "cd" * 32
 STARTED, FINISHED = 1_000.0, 2_000.0

@@ -291,10 +291,10 @@ async def test_what_nobody_foresaw_ends_one_session_and_not_the_monitoring(tmp_p
     running.cancel()
     with suppress(asyncio.CancelledError):
         await running
-    (told,) = [one for one in events if isinstance(one, NodeStateChanged)]
-    assert told.state is NodeState.UNKNOWN
-    assert "an odd answer" in (told.detail or "")
-    assert told.next_try == pytest.approx(15.0)
+    (result,) = [one for one in events if isinstance(one, NodeStateChanged)]
+    assert result.state is NodeState.UNKNOWN
+    assert "an odd answer" in (result.detail or "")
+    assert result.next_try == pytest.approx(15.0)
 
 
 async def test_the_end_of_the_boot_before_is_looked_for_at_each_boot(
@@ -332,7 +332,7 @@ async def test_the_end_of_the_boot_before_is_looked_for_at_each_boot(
                 }
                 log = {"lines": [], "source": "kmsg", "oldest": None, "dropped": 0, "trouble": None}
                 said.write_text(json.dumps({"kernel_log": 1, "now": 5.0, "uptime": 1.0, "log": log, "before": before}))
-                monitor.who = AgentHello(boot_id=boot, up=60.0)
+                monitor.hello = AgentHello(boot_id=boot, up=60.0)
                 async with asyncio.timeout(LIMITED):
                     event = await found.get()
                 assert isinstance(event, FindingReported)

@@ -55,11 +55,11 @@ async def test_the_answer_is_masked_before_it_is_cut(
     async with serve_one_answer(b"." * before + f"no such key {KEY}; key was {KEY}".encode()) as port:
         answer = await ask(link, ReadinessTarget(port, plan.ready, api_key=KEY))
     assert not answer.good
-    told = answer.format_masked(collect_plan_secrets(plan))
-    assert "answered 500 " in told
-    assert not any(KEY[:length] in told for length in (6, len(KEY)))
+    text = answer.format_masked(collect_plan_secrets(plan))
+    assert "answered 500 " in text
+    assert not any(KEY[:length] in text for length in (6, len(KEY)))
     assert KEY not in answer.what + repr(answer)
-    assert (MASK in told) == (before <= 180)
+    assert (MASK in text) == (before <= 180)
 
 
 async def test_an_answer_without_words_is_only_ours(link: NodeConnection, plan: LaunchPlan) -> None:

@@ -114,15 +114,15 @@ def test_an_instance_is_what_docker_the_probe_and_its_engine_say() -> None:
 
 
 def test_figures_end_with_readiness_and_with_the_connection() -> None:
-    told = (
+    result = (
         events.ContainersListed(ts=2.0, node=ONE, instances=(READY,)),
         events.MeterArrived(ts=3.0, node=ONE, container=ID, numbers=NUMBERS),
     )
     restarted = events.ContainersListed(ts=4.0, node=ONE, instances=(replace(READY, phase=Phase.LOADING),))
-    assert apply_events(*told, make_sample_event(1.0), restarted).get_view(ONE).instances[0].numbers is None
+    assert apply_events(*result, make_sample_event(1.0), restarted).get_view(ONE).instances[0].numbers is None
     lost = events.NodeStateChanged(ts=4.0, node=ONE, state=NodeState.UNREACHABLE)
     assert (
-        apply_events(*told, make_sample_event(1.0), lost, make_sample_event(5.0)).get_view(ONE).instances[0].numbers
+        apply_events(*result, make_sample_event(1.0), lost, make_sample_event(5.0)).get_view(ONE).instances[0].numbers
         is None
     )
 
@@ -198,14 +198,14 @@ def test_the_last_finding_of_each_check_stands() -> None:
 
 def test_a_view_tells_what_is_wrong_the_worst_first() -> None:
     stuck = Gpu(index=0, busy=0.96, sm_clock=799, sm_clock_max=3003, power=19.5, celsius=52, reasons=0)
-    told = events.FindingReported(
+    result = events.FindingReported(
         ts=0.5, node=ONE, check="difference", severity=Severity.WARNING, message="driver 1 here, 2 there"
     )
     well = events.FindingReported(ts=0.6, node=ONE, check="min_free_kbytes", severity=Severity.GOOD, message="fine")
     strange = events.FindingReported(
         ts=0.7, node=ONE, check="of-a-later-version", severity=Severity.PROBLEM, message="who knows"
     )
-    store = apply_events(told, well, strange, *(make_sample_event(float(ts), gpus=(stuck,)) for ts in range(1, 25)))
+    store = apply_events(result, well, strange, *(make_sample_event(float(ts), gpus=(stuck,)) for ts in range(1, 25)))
     found = store.get_view(ONE).findings
     assert [one.kind for one in found] == [FindingKind.STUCK_CLOCK, FindingKind.DIFFERENCE]
     store.apply_event(events.NodeStateChanged(ts=30.0, node=ONE, state=NodeState.UNREACHABLE, detail="gone"))
@@ -244,12 +244,12 @@ def test_a_finding_of_a_monitor_goes_away_where_it_begins_anew() -> None:
 
 
 def test_a_finding_of_an_instance_ends_with_it() -> None:
-    told = events.FindingReported(
+    result = events.FindingReported(
         ts=1.0, node=ONE, check="not-generating", severity=Severity.PROBLEM, message="hangs", instance="qwen36"
     )
     alive = events.ContainersListed(ts=2.0, node=ONE, instances=(READY,))
     gone = events.ContainersListed(ts=3.0, node=ONE)
-    store = apply_events(make_sample_event(0.5), told, alive)
+    store = apply_events(make_sample_event(0.5), result, alive)
     assert [one.summary for one in store.get_view(ONE).findings] == ["hangs"]
     store.apply_event(replace(gone, known=False))
     assert len(store.get_view(ONE).findings) == 1, "not known is not gone"
@@ -304,14 +304,14 @@ def test_messages_change_no_view(event: events.Event) -> None:
 
 
 def test_a_look_at_memory_shows_until_a_sample_comes() -> None:
-    look = events.MemorySampled(
+    reading = events.MemorySampled(
         2.0, ONE, MemoryReading(total=120, available=100, free=60, page_cache=38, swap_total=16, swap_free=15)
     )
     up = events.NodeStateChanged(ts=1.0, node=ONE, state=NodeState.OK)
-    bar = apply_events(up, look).get_view(ONE).memory
+    bar = apply_events(up, reading).get_view(ONE).memory
     assert bar is not None
     assert (bar.free, bar.gpu_processes) == (60, None)
-    sampled = apply_events(up, look, make_sample_event(3.0)).get_view(ONE).memory
+    sampled = apply_events(up, reading, make_sample_event(3.0)).get_view(ONE).memory
     assert sampled is not None
     assert sampled.free == 20 * GIB
 
@@ -323,7 +323,7 @@ def test_an_unknown_node_is_added_by_its_first_event() -> None:
 
 
 def test_a_recorded_kill_is_told_with_the_memory_it_saw_and_its_reason() -> None:
-    look = events.MemorySampled(
+    reading = events.MemorySampled(
         1.5,
         ONE,
         MemoryReading(
@@ -343,7 +343,7 @@ def test_a_recorded_kill_is_told_with_the_memory_it_saw_and_its_reason() -> None
         available=266 << 20,
         free=200 << 20,
     )
-    store = apply_events(up, look, failed)
+    store = apply_events(up, reading, failed)
     assert set(store.apply_event(killed)) == {Topic(TopicKind.MEMORY, ONE), Topic(TopicKind.PHASE, ONE, "qwen36")}
     view = store.get_view(ONE)
     assert view.memory is not None

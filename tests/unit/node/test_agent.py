@@ -81,8 +81,8 @@ def test_what_travels_is_python_3_8_and_imports_the_standard_library_alone(name:
 @pytest.mark.parametrize("python", list_pythons())
 def test_the_agent_reads_this_machine(python: str) -> None:
     with run_agent(python=python, disks=["/", "~"], nvml=NO_GPU) as running:
-        who = read_hello(running)
-        assert who.kernel == os.uname().release
+        hello = read_hello(running)
+        assert hello.kernel == os.uname().release
         first, second = read_sample(running), read_sample(running)
         disks = second.disks or read_disks(running)
     assert first.memory is not None
@@ -166,8 +166,8 @@ def test_another_machine_under_root(tmp_path: Path) -> None:
         "/proc/net/route": ROUTES,
     })  # fmt: skip
     with run_agent(root=root, nvml=b"") as running:
-        who, read = read_hello(running), read_sample(running)
-    assert (who.product, who.driver, who.os) == ("DGX Spark", "580.142", "7.3.1")
+        hello, read = read_hello(running), read_sample(running)
+    assert (hello.product, hello.driver, hello.os) == ("DGX Spark", "580.142", "7.3.1")
     assert read.memory is not None
     assert read.memory.page_cache == (20448480 + 77328 + 231480 - 755460) * KIB
     assert read.memory.swap_used == (16777212 - 16723228) * KIB

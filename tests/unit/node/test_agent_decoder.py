@@ -133,7 +133,7 @@ def test_a_number_beyond_any_counter_is_not_known_and_ends_nothing(huge: str) ->
 
 
 @pytest.mark.parametrize(
-    ("gpus", "held"),
+    ("gpus", "memory"),
     [
         (None, None),
         ([], 0),
@@ -143,8 +143,8 @@ def test_a_number_beyond_any_counter_is_not_known_and_ends_nothing(huge: str) ->
         ([{"index": 0, "name": "NVIDIA GB10", "memory_total": 80, "processes": [{"pid": 1, "memory": 5}]}], 5),
     ],
 )
-def test_gpu_memory_is_the_machines_where_the_gpu_has_none_of_its_own(gpus: Any, held: int | None) -> None:
-    assert decode_sample(gpus=gpus).gpu_memory == held
+def test_gpu_memory_is_the_machines_where_the_gpu_has_none_of_its_own(gpus: Any, memory: int | None) -> None:
+    assert decode_sample(gpus=gpus).gpu_memory == memory
 
 
 @pytest.mark.parametrize("gpu", [None, 0, 82 * GIB, 500 * GIB])

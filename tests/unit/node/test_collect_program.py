@@ -89,11 +89,11 @@ def test_this_machine_and_a_command_that_hangs_and_one_that_never_stops_talking(
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc to build NVML's stand-in with")
 def test_every_call_of_nvml_is_told_with_its_code(tmp_path: Path) -> None:
     library = str(build_nvml_stub(tmp_path / "lib"))
-    told = run_collector(doctor_bundle.build_collect_program(), {"LD_LIBRARY_PATH": library})["nvml"].text.splitlines()
-    assert "nvmlDeviceGetName(gpu 0): 'NVIDIA GB10'" in told
-    assert "nvmlDeviceGetMemoryInfo(gpu 0): error 3 (Not Supported)" in told
-    assert any(line.startswith("nvmlDeviceGetUtilizationRates(gpu 0): {gpu: 96") for line in told)
-    assert any(line.startswith("nvmlDeviceGetVbiosVersion(gpu 0): error 13") for line in told)  # not in the stand-in
+    lines = run_collector(doctor_bundle.build_collect_program(), {"LD_LIBRARY_PATH": library})["nvml"].text.splitlines()
+    assert "nvmlDeviceGetName(gpu 0): 'NVIDIA GB10'" in lines
+    assert "nvmlDeviceGetMemoryInfo(gpu 0): error 3 (Not Supported)" in lines
+    assert any(line.startswith("nvmlDeviceGetUtilizationRates(gpu 0): {gpu: 96") for line in lines)
+    assert any(line.startswith("nvmlDeviceGetVbiosVersion(gpu 0): error 13") for line in lines)  # not in the stand-in
 
 
 def test_what_a_node_sends_is_not_trusted() -> None:

@@ -473,17 +473,17 @@ def test_what_the_client_says_of_a_connection_is_a_message_and_no_traceback() ->
     client = importlib.import_module("huggingface_hub")
     name = next(one for one in ("httpx2", "httpx") if importlib.util.find_spec(one) is not None)
     with (
-        pytest.raises(program.DownloadError, match=r"ReadError: .Errno 9. Bad file") as told,
+        pytest.raises(program.DownloadError, match=r"ReadError: .Errno 9. Bad file") as raised,
         program.explain_errors(client, REPOSITORY),
     ):
         raise importlib.import_module(name).ReadError("[Errno 9] Bad file descriptor")
-    assert told.value.kind == "broken"
+    assert raised.value.kind == "broken"
     xet = importlib.import_module("huggingface_hub.errors").XetDownloadError
-    with pytest.raises(program.DownloadError) as told, program.explain_errors(client, REPOSITORY):
+    with pytest.raises(program.DownloadError) as raised, program.explain_errors(client, REPOSITORY):
         raise RuntimeError(
             "Data processing error: File reconstruction error: IO Error: No space left on device (os error 28)"
         )
-    assert told.value.kind == "disk-full"
+    assert raised.value.kind == "disk-full"
     for error in (xet("no reconstruction"), RuntimeError("CAS service error")):
         with (
             pytest.raises(program.DownloadError, match=r"Error: (no rec|CAS)"),

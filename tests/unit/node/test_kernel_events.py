@@ -6,8 +6,8 @@ import pytest
 
 from sparkctl.model.finding import Severity
 from sparkctl.model.kernel_event import KernelEvent, KernelEventKind, KernelLine
+from sparkctl.monitor.kernel_log import decode_kernel_line, load_kernel_rules
 from sparkctl.node.kernel_log import NEEDLE_PATTERN
-from sparkctl.node.kernel_log_decoder import decode_kernel_line, load_kernel_rules
 
 RULES, XIDS = load_kernel_rules()
 EXAMPLES = [(number, text) for number, rule in enumerate(RULES) for text in rule.data["examples"]]

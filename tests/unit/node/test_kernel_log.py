@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from sparkctl.monitor.kernel_log import decode_kernel_log
 from sparkctl.node import bootstrap, kernel_log
-from sparkctl.node.kernel_log_decoder import decode_kernel_log
 from tests.unit.node.agent_process import list_pythons
 
 CONTAINER = "5e" * 32

@@ -53,25 +53,25 @@ def test_what_a_node_says_of_itself(python: str, tmp_path: Path) -> None:
     })  # fmt: skip
     (tmp_path / "etc/sysctl.d/40-linked.conf").symlink_to("../sysctl.conf")
     with run_agent(root=root, python=python, nvml=b"") as running:
-        who = decode_agent_line(running.line())
-    assert isinstance(who, AgentHello)
-    assert (who.docker, who.toolkit, who.up) == ("29.2.1", "1.19.0", 1036812.44)
-    assert who.swaps == (SwapDevice("/swap.img", "file", 16777212 << 10, 53986 << 10),)
-    assert dict(who.sysctl) == dict.fromkeys(agent.SYSCTL_NAMES) | {"swappiness": 60, "min_free_kbytes": 45056}
-    assert who.configured == (
+        hello = decode_agent_line(running.line())
+    assert isinstance(hello, AgentHello)
+    assert (hello.docker, hello.toolkit, hello.up) == ("29.2.1", "1.19.0", 1036812.44)
+    assert hello.swaps == (SwapDevice("/swap.img", "file", 16777212 << 10, 53986 << 10),)
+    assert dict(hello.sysctl) == dict.fromkeys(agent.SYSCTL_NAMES) | {"swappiness": 60, "min_free_kbytes": 45056}
+    assert hello.configured == (
         SysctlSetting("min_free_kbytes", 5242880, "/etc/sysctl.d/50-hidden.conf"),
         SysctlSetting("overcommit_memory", 1, "/usr/lib/sysctl.d/10-a.conf"),
         SysctlSetting("swappiness", 1, "/etc/sysctl.d/60-last.conf"),
     )
     running_as = ("/usr/bin/earlyoom", "-r", "3600", "--avoid", "^(sshd|x y)$")
-    assert who.earlyoom == EarlyoomStatus("1.7", running_as, '"-m 2 -s 80"')
+    assert hello.earlyoom == EarlyoomStatus("1.7", running_as, '"-m 2 -s 80"')
 
 
 def test_a_machine_without_anything_says_nothing_of_it(tmp_path: Path) -> None:
     with run_agent(root=str(tmp_path), nvml=b"") as running:
-        who = decode_agent_line(running.line())
-    assert isinstance(who, AgentHello)
-    assert (who.docker, who.toolkit, who.up, who.configured, who.swaps, who.earlyoom) == (
+        hello = decode_agent_line(running.line())
+    assert isinstance(hello, AgentHello)
+    assert (hello.docker, hello.toolkit, hello.up, hello.configured, hello.swaps, hello.earlyoom) == (
         None,
         None,
         None,

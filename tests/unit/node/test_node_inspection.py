@@ -39,18 +39,18 @@ def test_the_script_reads_this_machine(shell: str, tmp_path: Path) -> None:
         capture_output=True,
         timeout=30,
     )
-    look = decode_inspection(b"a greeting from .bashrc\n" + done.stdout)
-    assert look.identity is not None
-    assert look.identity.home == os.environ["HOME"]
-    assert look.memory is not None
+    inspection = decode_inspection(b"a greeting from .bashrc\n" + done.stdout)
+    assert inspection.identity is not None
+    assert inspection.identity.home == os.environ["HOME"]
+    assert inspection.memory is not None
     total = next(line for line in Path("/proc/meminfo").read_text().splitlines() if line.startswith("MemTotal"))
-    assert look.memory.total == int(total.split()[1]) * KIB
-    assert look.disks[0].free is not None
-    assert look.disks[0].path == str(odd)
-    assert look.paths == ((str(odd), True), ("/no/such", False))
-    assert look.listening is not None
-    assert look.docker is not None
-    assert look.habits is not None
+    assert inspection.memory.total == int(total.split()[1]) * KIB
+    assert inspection.disks[0].free is not None
+    assert inspection.disks[0].path == str(odd)
+    assert inspection.paths == ((str(odd), True), ("/no/such", False))
+    assert inspection.listening is not None
+    assert inspection.docker is not None
+    assert inspection.kernel_settings is not None
 
 
 @linux
@@ -97,36 +97,36 @@ def test_a_look_that_was_cut_is_no_look() -> None:
 
 
 def test_what_was_not_asked_is_not_known() -> None:
-    look = decode_inspection(b"@@ end\n")
-    assert look.memory is None
-    assert look.gpu is None
-    assert look.listening is None
-    assert look.get_container_memory(CONTAINER) is None
+    inspection = decode_inspection(b"@@ end\n")
+    assert inspection.memory is None
+    assert inspection.gpu is None
+    assert inspection.listening is None
+    assert inspection.get_container_memory(CONTAINER) is None
 
 
 def test_memory_is_the_kernels_in_bytes() -> None:
-    look = decode_inspection(
+    inspection = decode_inspection(
         b"@@ memory\nMemTotal:  127600592 kB\nMemFree: 9000000 kB\nMemAvailable: 24000000 kB\nBuffers: 100 kB\n"
         b"Cached: 15000000 kB\nShmem: 500 kB\nSReclaimable: 400 kB\nSwapTotal: 100 kB\nSwapFree: 40 kB\n"
         b"drop_pagecache 3\n@@ end\n"
     )
-    assert look.memory is not None
-    assert look.memory.total == 127600592 * KIB
-    assert look.memory.page_cache == 15000000 * KIB
-    assert look.memory.used == (127600592 - 24000000) * KIB
-    assert look.memory.swap_used == 60 * KIB
-    assert look.drops == 3
+    assert inspection.memory is not None
+    assert inspection.memory.total == 127600592 * KIB
+    assert inspection.memory.page_cache == 15000000 * KIB
+    assert inspection.memory.used == (127600592 - 24000000) * KIB
+    assert inspection.memory.swap_used == 60 * KIB
+    assert inspection.drops == 3
 
 
 def test_a_container_holds_its_anonymous_its_shared_and_its_gpu_memory() -> None:
-    look = decode_inspection(
+    inspection = decode_inspection(
         f"@@ cgroups\n/proc/10/cgroup:{CONTAINER}\n/proc/11/cgroup:{CONTAINER}\n"
         "@@ resident\n/proc/10/status:RssAnon:\t 1024 kB\n/proc/10/status:RssShmem:\t 2048 kB\n"
         "/proc/11/status:RssAnon:\t 1024 kB\n/proc/11/status:RssShmem:\t 1024 kB\n/proc/1/status:RssAnon:\t 9 kB\n"
         "@@ gpu\n10, 1024\n10, 512\n999, 7\nstatus 0\n@@ end\n".encode()
     )
-    assert look.get_container_memory(CONTAINER) == 4 * MIB + GIB
-    assert look.gpu == {10: GIB, 999: 7 * MIB}
+    assert inspection.get_container_memory(CONTAINER) == 4 * MIB + GIB
+    assert inspection.gpu == {10: GIB, 999: 7 * MIB}
 
 
 def test_a_gpu_that_did_not_answer_is_not_known() -> None:
@@ -135,8 +135,8 @@ def test_a_gpu_that_did_not_answer_is_not_known() -> None:
 
 
 def test_a_disk_that_df_cannot_read_is_not_known() -> None:
-    look = decode_inspection(b"@@ disk /models\ndf: /models: No such file or directory\n@@ end\n")
-    assert look.disks[0].free is None
+    inspection = decode_inspection(b"@@ disk /models\ndf: /models: No such file or directory\n@@ end\n")
+    assert inspection.disks[0].free is None
 
 
 def test_the_lanes_of_a_node_are_read_with_their_devices_and_indices() -> None:
@@ -190,10 +190,10 @@ def test_a_download_on_the_node_itself_is_seen_while_its_process_lives() -> None
         one.mkdir(mode=0o700)
         (one / "profile").write_text("mine")
         (one / "log").write_text('{"files": 1, "total": 90, "have": 10}\nnoise\n' + '{"at": 20}\n' * 9 + '{"at": 30}\n')
-    held = subprocess.Popen([sys.executable, "-c", "input()", f"{places[0]}/program.py"], stdin=subprocess.PIPE)
+    process = subprocess.Popen([sys.executable, "-c", "input()", f"{places[0]}/program.py"], stdin=subprocess.PIPE)
     try:
         for one in places:
-            (one / "pid").write_text(str(held.pid))
+            (one / "pid").write_text(str(process.pid))
         done = subprocess.run(
             build_inspection_command("downloads"), input=read_inspection_script(), capture_output=True, timeout=30
         )
@@ -203,7 +203,7 @@ def test_a_download_on_the_node_itself_is_seen_while_its_process_lives() -> None
         assert found[name].messages[0] == '{"files": 1, "total": 90, "have": 10}'
         assert found[name].messages[-1] == '{"at": 30}'
     finally:
-        held.communicate(b"\n")
+        process.communicate(b"\n")
         for one in places:
             shutil.rmtree(one)
 
@@ -211,12 +211,12 @@ def test_a_download_on_the_node_itself_is_seen_while_its_process_lives() -> None
 def test_gpu_memory_that_the_driver_does_not_tell_is_not_zero() -> None:
     """On unified memory it may print [N/A] for a process: then the sum of its container is not known, of another it is."""
     one, other = "a" * 64, "b" * 64
-    look = decode_inspection(
+    inspection = decode_inspection(
         f"@@ cgroups\n/proc/10/cgroup:{one}\n/proc/20/cgroup:{other}\n"
         "@@ resident\n/proc/10/status:RssAnon:\t 1024 kB\n/proc/20/status:RssAnon:\t 1024 kB\n"
         "@@ gpu\n10, [N/A]\n10, 512\n20, 7\nstatus 0\n@@ end\n".encode()
     )
-    assert look.gpu == {10: None, 20: 7 * MIB}
-    assert look.get_container_memory(one) is None
-    assert look.get_container_memory(other) == 8 * MIB
-    assert look.everybody is None
+    assert inspection.gpu == {10: None, 20: 7 * MIB}
+    assert inspection.get_container_memory(one) is None
+    assert inspection.get_container_memory(other) == 8 * MIB
+    assert inspection.everybody is None

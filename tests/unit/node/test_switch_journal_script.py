@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.node import node_inspection, switch_journal_codec
+from sparkctl.monitor import switch_journal_io
+from sparkctl.node import node_inspection
 
 DONE, OTHER, FAILED = (
-    switch_journal_codec.JournalWriteResult.DONE,
-    switch_journal_codec.JournalWriteResult.OTHER,
-    switch_journal_codec.JournalWriteResult.FAILED,
+    switch_journal_io.JournalWriteResult.DONE,
+    switch_journal_io.JournalWriteResult.OTHER,
+    switch_journal_io.JournalWriteResult.FAILED,
 )
 
 
@@ -33,31 +34,27 @@ def read_journal(home: Path) -> node_inspection.JournalFile:
 
 
 def write_journal(home: Path, text: str, over: tuple[str, ...] = ()) -> subprocess.CompletedProcess[bytes]:
-    return run_script(
-        home, switch_journal_codec.build_write_command(text, over), switch_journal_codec.read_journal_script()
-    )
+    return run_script(home, switch_journal_io.build_write_command(text, over), switch_journal_io.read_journal_script())
 
 
-def remove_journal(home: Path, over: tuple[str, ...]) -> switch_journal_codec.JournalWriteResult:
-    return switch_journal_codec.decode_write_result(
-        run_script(
-            home, switch_journal_codec.build_remove_command(over), switch_journal_codec.read_journal_script()
-        ).stdout
+def remove_journal(home: Path, over: tuple[str, ...]) -> switch_journal_io.JournalWriteResult:
+    return switch_journal_io.decode_write_result(
+        run_script(home, switch_journal_io.build_remove_command(over), switch_journal_io.read_journal_script()).stdout
     )
 
 
 def test_a_journal_is_written_read_and_removed(tmp_path: Path) -> None:
     assert read_journal(tmp_path).state == "none"
     for text in ('{"step": "checking", "it\'s": "$(touch x) `id` \\\\"}', '{"step": "stopping"}'):
-        assert switch_journal_codec.decode_write_result(write_journal(tmp_path, text).stdout) is DONE
+        assert switch_journal_io.decode_write_result(write_journal(tmp_path, text).stdout) is DONE
         assert (read_journal(tmp_path).state, read_journal(tmp_path).text) == ("ours", text)
     folder = tmp_path / ".local/state/sparkctl"
     assert [path.name for path in folder.iterdir()] == ["switch.json"], "no half one is left beside it"
     assert (folder / "switch.json").stat().st_mode & 0o077 == 0
     assert (
-        switch_journal_codec.decode_write_result(
+        switch_journal_io.decode_write_result(
             run_script(
-                tmp_path, switch_journal_codec.build_remove_command(), switch_journal_codec.read_journal_script()
+                tmp_path, switch_journal_io.build_remove_command(), switch_journal_io.read_journal_script()
             ).stdout
         )
         is DONE
@@ -71,7 +68,7 @@ def test_where_it_cannot_be_written_the_old_one_stays(tmp_path: Path) -> None:
     (folder / "switch.json").unlink()
     (folder / "switch.json").symlink_to("/etc/hostname")
     done = write_journal(tmp_path, "two")
-    assert switch_journal_codec.decode_write_result(done.stdout) is FAILED
+    assert switch_journal_io.decode_write_result(done.stdout) is FAILED
     assert b"another user" in done.stderr
     assert read_journal(tmp_path).state == "foreign"
 
@@ -81,11 +78,11 @@ def test_a_journal_of_another_user_is_foreign(tmp_path: Path) -> None:
     write_journal(tmp_path, "one")
     os.chown(tmp_path / ".local/state/sparkctl/switch.json", 65534, 65534)
     assert read_journal(tmp_path).state == "foreign"
-    assert switch_journal_codec.decode_write_result(write_journal(tmp_path, "two").stdout) is FAILED
+    assert switch_journal_io.decode_write_result(write_journal(tmp_path, "two").stdout) is FAILED
     assert (
-        switch_journal_codec.decode_write_result(
+        switch_journal_io.decode_write_result(
             run_script(
-                tmp_path, switch_journal_codec.build_remove_command(), switch_journal_codec.read_journal_script()
+                tmp_path, switch_journal_io.build_remove_command(), switch_journal_io.read_journal_script()
             ).stdout
         )
         is FAILED
@@ -94,31 +91,29 @@ def test_a_journal_of_another_user_is_foreign(tmp_path: Path) -> None:
 
 def test_it_is_written_and_removed_only_over_what_may_lie_there(tmp_path: Path) -> None:
     mine, next_, theirs = '{"id": "a*b", "x": "$(y) \\\\"}', '{"id": "a", "step": 2}', '{"id": "b"}'
-    assert switch_journal_codec.decode_write_result(write_journal(tmp_path, next_, (mine,)).stdout) is OTHER, (
+    assert switch_journal_io.decode_write_result(write_journal(tmp_path, next_, (mine,)).stdout) is OTHER, (
         "none lies there"
     )
     assert read_journal(tmp_path).state == "none"
     assert (
-        switch_journal_codec.decode_write_result(
-            write_journal(tmp_path, mine, (switch_journal_codec.NO_JOURNAL,)).stdout
-        )
+        switch_journal_io.decode_write_result(write_journal(tmp_path, mine, (switch_journal_io.NO_JOURNAL,)).stdout)
         is DONE
     )
     assert (
-        switch_journal_codec.decode_write_result(
-            write_journal(tmp_path, theirs, (switch_journal_codec.NO_JOURNAL, next_)).stdout
+        switch_journal_io.decode_write_result(
+            write_journal(tmp_path, theirs, (switch_journal_io.NO_JOURNAL, next_)).stdout
         )
         is OTHER
     )
     assert read_journal(tmp_path).text == mine
     assert (
-        switch_journal_codec.decode_write_result(
-            write_journal(tmp_path, next_, (switch_journal_codec.NO_JOURNAL, mine)).stdout
+        switch_journal_io.decode_write_result(
+            write_journal(tmp_path, next_, (switch_journal_io.NO_JOURNAL, mine)).stdout
         )
         is DONE
     )
-    assert remove_journal(tmp_path, (mine, switch_journal_codec.NO_JOURNAL)) is OTHER
+    assert remove_journal(tmp_path, (mine, switch_journal_io.NO_JOURNAL)) is OTHER
     assert read_journal(tmp_path).text == next_
     assert remove_journal(tmp_path, (mine, next_)) is DONE
     assert remove_journal(tmp_path, (mine,)) is OTHER
-    assert remove_journal(tmp_path, (mine, switch_journal_codec.NO_JOURNAL)) is DONE, "it is as it is to be"
+    assert remove_journal(tmp_path, (mine, switch_journal_io.NO_JOURNAL)) is DONE, "it is as it is to be"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from sparkctl.model.node import NodeName
 from sparkctl.model.switch_plan import SwitchJournal, SwitchStep
-from sparkctl.node.switch_journal_codec import decode_switch_journal, encode_switch_journal
+from sparkctl.monitor.switch_journal_io import decode_switch_journal, encode_switch_journal
 
 ONE = SwitchJournal(
     id="0" * 32,

@@ -52,13 +52,13 @@ def test_what_is_cut_off_or_missing_is_named(tmp_path: Path) -> None:
     (tmp_path / "d.safetensors").write_bytes(b"<!doctype html><html>not found</html>")
     write_index(tmp_path, "a.safetensors", "e.safetensors")
     (found,) = check_weights(tmp_path)
-    told = "\n".join(found.faults)
+    text = "\n".join(found.faults)
     assert found.files == 4
-    assert "e.safetensors is missing: model.safetensors.index.json lists it" in told
-    assert "b.safetensors: it is cut off: 2000 of" in told
-    assert "c.safetensors: it holds 0 bytes" in told
-    assert "d.safetensors: its header is to be" in told
-    assert "a.safetensors:" not in told
+    assert "e.safetensors is missing: model.safetensors.index.json lists it" in text
+    assert "b.safetensors: it is cut off: 2000 of" in text
+    assert "c.safetensors: it holds 0 bytes" in text
+    assert "d.safetensors: its header is to be" in text
+    assert "a.safetensors:" not in text
 
 
 def test_a_place_in_the_hubs_cache_is_its_snapshot(tmp_path: Path) -> None:

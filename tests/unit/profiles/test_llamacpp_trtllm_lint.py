@@ -21,10 +21,10 @@ def lint_profile_text(tmp_path: Path, text: str) -> list[str]:
     path = tmp_path / "mine.yaml"
     path.write_text(text)
     checked = profile_lint.lint_profile_file(ProfileLibrary(tmp_path / "none", tmp_path / "none"), path)
-    told = [str(one).removeprefix(f"{path}:") for one in checked.diagnostics]
+    found = [str(one).removeprefix(f"{path}:") for one in checked.diagnostics]
     return [
         line
-        for line in told
+        for line in found
         if not line.partition(" ")[2].startswith(("info[container-setting]", "warning[known-trap]"))
     ]
 

@@ -375,9 +375,9 @@ def make_cpu_environment(gigabytes: str) -> dict[str, object]:
 
 
 def test_a_vllm_without_a_gpu_takes_the_cache_that_its_environment_says_and_no_share() -> None:
-    told = evaluate_fit(make_estimate_input("vllm serve m", 4, None, (0, 32), **make_cpu_environment("1")))
-    assert [part.size for part in told.parts if part.name == "KV cache"] == [GIB]
-    assert told.answer is FitOutcome.FITS
+    result = evaluate_fit(make_estimate_input("vllm serve m", 4, None, (0, 32), **make_cpu_environment("1")))
+    assert [part.size for part in result.parts if part.name == "KV cache"] == [GIB]
+    assert result.answer is FitOutcome.FITS
     for unsaid in ("", "0"):
         usual = evaluate_fit(make_estimate_input("vllm serve m", 4, None, (0, 32), **make_cpu_environment(unsaid)))
         assert any(part.name == "share of vLLM" for part in usual.parts)

@@ -45,7 +45,7 @@ def test_a_checkpoint_without_draft_layers_is_told_where_the_drafts_come_from_it
     found = [
         CheckpointFiles(place=one, is_there=True, has_draft_layers=layers, unfinished=unfinished) for one in places
     ]
-    told = find_missing_draft_layers(profile, plan, found)
-    assert (told is not None) is is_told, told
-    assert told is None or places[0] in told
+    result = find_missing_draft_layers(profile, plan, found)
+    assert (result is not None) is is_told, result
+    assert result is None or places[0] in result
     assert find_missing_draft_layers(profile, plan, ()) is None, "nothing was read"

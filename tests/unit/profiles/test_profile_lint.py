@@ -38,8 +38,8 @@ def lint_profile_text(tmp_path: Path, text: str, version: str | None = None) -> 
     path = tmp_path / "mine.yaml"
     path.write_text(text)
     checked = profile_lint.lint_profile_file(ProfileLibrary(tmp_path / "none", tmp_path / "none"), path, version)
-    told = [str(one).removeprefix(f"{path}:") for one in checked.diagnostics]
-    return [line for line in told if " info[" not in line or not is_of_catalogue(line)]
+    found = [str(one).removeprefix(f"{path}:") for one in checked.diagnostics]
+    return [line for line in found if " info[" not in line or not is_of_catalogue(line)]
 
 
 def list_finding_kinds(lines: list[str]) -> list[str]:

@@ -76,12 +76,12 @@ def test_what_a_source_measured_is_data_and_not_prose(name: str) -> None:
 
 def test_the_figures_of_the_posts() -> None:
     """The across-posts table: tok/s of one request and of eight together."""
-    told = {
+    found = {
         name: {count: (rate.low, rate.high) for count, rate in comparable.rates_by_concurrency.items() if count != 4}
         for name in ("qwen36-as-posted", "qwen36-vllm", "qwen36-ngram", "qwen36-tp2", "minimax-m27")
         if (comparable := select_comparable(LIBRARY.load_profile(name).reference))
     }
-    assert told == {
+    assert found == {
         "qwen36-as-posted": {1: (18.7, 22.6), 8: (95.3, 97.8)},
         "qwen36-vllm": {1: (23.3, 23.3), 8: (61.0, 61.0)},
         "qwen36-ngram": {1: (12.7, 12.7), 8: (43.1, 43.1)},
@@ -92,10 +92,10 @@ def test_the_figures_of_the_posts() -> None:
 
 def test_the_accept_rate_of_other_drafts_is_not_compared() -> None:
     """The post's 20 % are of about 4 drafts a step; this profile has 11, of which the same accept length is 7 %."""
-    told = select_comparable(LIBRARY.load_profile("qwen36-ngram").reference)
-    assert told is not None
-    assert told.accept_length is not None
-    assert told.accept_rate is None
+    result = select_comparable(LIBRARY.load_profile("qwen36-ngram").reference)
+    assert result is not None
+    assert result.accept_length is not None
+    assert result.accept_rate is None
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -128,8 +128,8 @@ def test_what_a_simulated_spark_has_is_as_large_as_the_profile_says(name: str) -
         profile, Node(name=NodeName("s"), host="h"), home="/home/me", operator="o", environ={},
         engine=engines.load_engine(profile.engine),
     )  # fmt: skip
-    told = (profile.model.weights, profile.model.draft_weights, None)  # no profile tells a tokenizer's size
-    for path, size in zip(find_model_paths(profile, made), told, strict=True):
+    result = (profile.model.weights, profile.model.draft_weights, None)  # no profile tells a tokenizer's size
+    for path, size in zip(find_model_paths(profile, made), result, strict=True):
         place = map_path_to_node(path, made)
         if place is not None and size is not None:
             there = sum(int(line.split()[1]) for line in list_model_files(place) if line.startswith("file "))

@@ -64,8 +64,8 @@ def test_what_differs_from_the_source_stands_in_the_notes(name: str) -> None:
     profile = LIBRARY.load_profile(name)
     notes = profile.notes or ""
     # The flag itself, --flag or flag_name, and no part of another word; the image by its name.
-    told = set(re.findall(r"(?<![\w-])(?:--)?([A-Za-z][A-Za-z0-9_-]*[A-Za-z0-9])(?![\w-])", notes))
-    untold = {one for one in list_differences(profile) if not {one, one.replace("-", "_")} & told}
+    result = set(re.findall(r"(?<![\w-])(?:--)?([A-Za-z][A-Za-z0-9_-]*[A-Za-z0-9])(?![\w-])", notes))
+    untold = {one for one in list_differences(profile) if not {one, one.replace("-", "_")} & result}
     assert untold == set()
 
 

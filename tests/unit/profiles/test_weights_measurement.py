@@ -60,8 +60,8 @@ def test_a_draft_head_in_the_checkpoint_is_read_only_where_it_drafts() -> None:
 
 def test_experts_of_the_profile_stay_where_the_config_does_not_say_how_many_a_token_uses() -> None:
     sizes = TensorSizes(whole=9000, parts={"body": 1000, "experts": 8000}, expert_count=8)
-    told = DecodeStepSpec(experts=RoutedExperts(7900, 8, 2))
-    assert measure_decode_step(told, sizes, None).experts == told.experts
+    result = DecodeStepSpec(experts=RoutedExperts(7900, 8, 2))
+    assert measure_decode_step(result, sizes, None).experts == result.experts
 
 
 @pytest.mark.parametrize(("float32", "weights"), [(0, 1000), (100, 1000), (1000, 500)])

@@ -23,9 +23,9 @@ def test_the_safetensors_file_is_covered_by_its_header(tmp_path: Path) -> None:
     assert header.pop("__metadata__") == {"format": "pt"}
     assert set(header) == {one.name for one in random_model.draw_tensors()}
     end = 0
-    for told in header.values():
-        begin, after = told["data_offsets"]
-        assert (begin, after - begin) == (end, 2 * prod(told["shape"]))
+    for expected in header.values():
+        begin, after = expected["data_offsets"]
+        assert (begin, after - begin) == (end, 2 * prod(expected["shape"]))
         end = after
     assert 8 + length + end == len(raw)
     config = json.loads((tmp_path / "config.json").read_text())
@@ -34,15 +34,15 @@ def test_the_safetensors_file_is_covered_by_its_header(tmp_path: Path) -> None:
 
 def test_every_byte_has_a_token_of_its_own(tmp_path: Path) -> None:
     random_model.write_directory(tmp_path)
-    told = json.loads((tmp_path / "tokenizer.json").read_text())
+    document = json.loads((tmp_path / "tokenizer.json").read_text())
     assert (
         len(set(random_model.list_tokens()))
         == len(random_model.list_tokens())
         == json.loads((tmp_path / "config.json").read_text())["vocab_size"]
     )
-    assert {merge.replace(" ", "") for merge in told["model"]["merges"]} <= set(told["model"]["vocab"])
-    assert [one["id"] for one in told["added_tokens"]] == list(
-        range(len(told["model"]["vocab"]), len(random_model.list_tokens()))
+    assert {merge.replace(" ", "") for merge in document["model"]["merges"]} <= set(document["model"]["vocab"])
+    assert [one["id"] for one in document["added_tokens"]] == list(
+        range(len(document["model"]["vocab"]), len(random_model.list_tokens()))
     )
 
 

@@ -74,20 +74,20 @@ async def test_a_command_is_killed_with_its_children(tmp_path: Path) -> None:
 
 
 async def test_a_held_command_ends_when_released() -> None:
-    held = await LocalConnection(NODE).start_process(["sh", "-c", "echo begun; cat"])
-    assert await held.readline() == b"begun\n"
-    await held.release()
-    assert await held.readline() == b""
+    process = await LocalConnection(NODE).start_process(["sh", "-c", "echo begun; cat"])
+    assert await process.readline() == b"begun\n"
+    await process.release()
+    assert await process.readline() == b""
 
 
 async def test_a_held_command_is_written_to_and_takes_nothing_after_its_end() -> None:
-    held = await LocalConnection(NODE).start_process(["sh", "-c", "read a; echo got $a"])
-    await held.write(b"word\n")
-    assert await held.readline() == b"got word\n"
-    assert await held.readline() == b""
+    process = await LocalConnection(NODE).start_process(["sh", "-c", "read a; echo got $a"])
+    await process.write(b"word\n")
+    assert await process.readline() == b"got word\n"
+    assert await process.readline() == b""
     for _ in range(3):
-        await held.write(b"x" * 70_000)
-    await held.release()
+        await process.write(b"x" * 70_000)
+    await process.release()
 
 
 async def test_a_docker_that_is_not_there_is_down(tmp_path: Path) -> None:
@@ -158,10 +158,10 @@ def test_addresses_alternate_and_ipv4_comes_first() -> None:
 
 
 async def test_a_child_that_nobody_reads_is_let_go() -> None:
-    held = await LocalConnection(NODE).start_process(["sh", "-c", "trap '' PIPE; exec yes"])
-    assert await held.readline() == b"y\n"
+    process = await LocalConnection(NODE).start_process(["sh", "-c", "trap '' PIPE; exec yes"])
+    assert await process.readline() == b"y\n"
     async with asyncio.timeout(10):
-        await held.release()
+        await process.release()
 
 
 async def test_a_timeout_does_not_wait_for_what_left_the_session_with_our_pipes() -> None:
@@ -172,26 +172,26 @@ async def test_a_timeout_does_not_wait_for_what_left_the_session_with_our_pipes(
 
 def test_what_a_child_leaves_behind_keeps_nothing_of_a_loop_that_is_over() -> None:
     async def hold() -> None:
-        held = await LocalConnection(NODE).start_process(["sh", "-c", "sleep 2 & echo x"])
-        assert await held.readline() == b"x\n"
+        process = await LocalConnection(NODE).start_process(["sh", "-c", "sleep 2 & echo x"])
+        assert await process.readline() == b"x\n"
         await asyncio.sleep(0.1)
-        await held.release()
+        await process.release()
 
     asyncio.run(hold())
     gc.collect()  # an exception in a __del__ fails the test
 
 
 async def test_a_line_of_many_megabytes_is_read_a_part_after_the_other() -> None:
-    held = await LocalConnection(NODE).start_process(
+    process = await LocalConnection(NODE).start_process(
         ["sh", "-c", "head -c 3000000 /dev/zero | tr '\\0' x; echo; echo next"]
     )
     parts = []
-    while (part := await held.readline()) != b"next\n":
+    while (part := await process.readline()) != b"next\n":
         assert part
         parts.append(part)
     assert b"".join(parts) == b"x" * 3_000_000 + b"\n"
-    assert await held.readline() == b""
-    await held.release()
+    assert await process.readline() == b""
+    await process.release()
 
 
 async def test_an_answer_in_pieces_of_a_byte_is_refused_and_holds_up_nobody() -> None:

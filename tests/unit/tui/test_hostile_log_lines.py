@@ -51,11 +51,11 @@ def test_arbitrary_bytes_are_printable_text(tmp_path: Path, said: list[bytes], t
             for step in (
                 lambda: app.view.set_search(typed),
                 lambda: app.view.set_filter(typed),
-                app.view.action_times,
-                app.view.action_wrap,
+                app.view.toggle_times,
+                app.view.toggle_wrap,
                 lambda: app.view.set_filter(""),
                 app.view.action_scroll_home,
-                app.view.action_copy,
+                app.view.copy_lines,
                 lambda: app.view.show_source(0),
             ):
                 step()
@@ -79,7 +79,7 @@ PROGRAM = textwrap.dedent(
     class Hostile(LogApp):
         def on_ready(self):
             self.view.add_lines(0, make_log_lines(raw.decode("utf-8", "replace") for raw in NASTY))
-            self.view.action_wrap()
+            self.view.toggle_wrap()
             self.view.add_lines(0, make_log_lines(["the very end"]))
             self.set_timer(0.5, self.exit)
 

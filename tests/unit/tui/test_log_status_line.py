@@ -17,17 +17,17 @@ FULL = LogViewState(
 
 
 def test_a_wide_status_line_shows_everything() -> None:
-    told = format_status_line(FULL, 100).plain
-    assert told.startswith(" ‖ paused +124 new   17 of 1,204  ")
-    assert told.rstrip().endswith("find oom   3/17   only !info   spark1   → 24   wrap   times")
-    assert cell_len(told) == 100
+    text = format_status_line(FULL, 100).plain
+    assert text.startswith(" ‖ paused +124 new   17 of 1,204  ")
+    assert text.rstrip().endswith("find oom   3/17   only !info   spark1   → 24   wrap   times")
+    assert cell_len(text) == 100
 
 
 @pytest.mark.parametrize(("width", "kept"), [(80, "3/17"), (60, "3/17"), (40, "3/17"), (24, "paused +124")])
 def test_a_narrow_status_line_drops_the_least_important(width: int, kept: str) -> None:
-    told = format_status_line(FULL, width).plain
-    assert kept in told
-    assert cell_len(told) <= width
+    text = format_status_line(FULL, width).plain
+    assert kept in text
+    assert cell_len(text) <= width
 
 
 def test_work_in_progress_and_faults() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sparkctl.model.node import Node, NodeName
-from sparkctl.transport.ssh.ssh_argv import build_container_command, build_ssh_command
+from sparkctl.transport.node_connection import build_container_command, build_ssh_command
 
 NAME = NodeName("spark1")
 

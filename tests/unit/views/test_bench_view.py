@@ -46,28 +46,28 @@ def join(rows: list[TextRow]) -> str:
 
 def test_a_loss_and_the_best_gain_are_told() -> None:
     run, plain = build_run(2, 3, coding=(20.0, 22.0), prose=(9.0, 9.0)), build_run(1, 0, coding=(10.0,), prose=(10.0,))
-    told = join(render_run(run, plain))
-    assert "drafts cost on prose: 0.90x" in told
-    assert "drafts gain most on coding: 2.10x" in told
-    assert "every 40 steps" not in told
+    text = join(render_run(run, plain))
+    assert "drafts cost on prose: 0.90x" in text
+    assert "drafts gain most on coding: 2.10x" in text
+    assert "every 40 steps" not in text
     assert "every 40 steps" not in join(render_run(plain)), "it does not draft"
     untold = replace(run, domains=tuple(replace(one, accept_length=None) for one in run.domains))
     assert "every 40 steps" in join(render_run(untold))
 
 
 def test_a_baseline_that_drafts_is_no_proof_of_drafts() -> None:
-    told = join(render_run(build_run(2, 3, prose=(9.0,)), build_run(1, 3, prose=(10.0,))))
-    assert "model-1 drafts too" in told
-    assert "slower on prose: 0.90x" in told
-    assert "drafts cost" not in told
+    text = join(render_run(build_run(2, 3, prose=(9.0,)), build_run(1, 3, prose=(10.0,))))
+    assert "model-1 drafts too" in text
+    assert "slower on prose: 0.90x" in text
+    assert "drafts cost" not in text
 
 
 def test_kinds_of_text_are_compared_and_what_one_has_not_is_named() -> None:
     one = compare_benches(build_run(1, 0, prose=(10.0, 11.0)), build_run(2, 3, prose=(10.5, 12.0), math=(1.0,)))
     assert format_comparison_csv(one)[1] == ",,,,generation tok/s,10.5,11.25,0.0714,False,10.0,11.0,10.5,12.0,prose,,"
-    told = join(render_comparison(one))
-    assert "not distinguishable" in told
-    assert "measured in one of them only: math" in told
+    text = join(render_comparison(one))
+    assert "not distinguishable" in text
+    assert "measured in one of them only: math" in text
 
 
 def test_a_series_keeps_its_place_where_another_has_no_values() -> None:
@@ -110,22 +110,22 @@ def test_what_the_sources_measured_stands_beside_both_runs() -> None:
     assert rows[far, BenchFigure.GENERATION].source_after == SourceFigure(FigureRange(44.7, 44.7), "al-engr.com")
     assert rows[other, BenchFigure.GENERATION].source_before is None, "no source has answers of 32 tokens"
     lines = [" ".join(line.split()) for line in join(render_comparison(one)).splitlines()]
-    assert "A: qwen36 pp512 tg128 c1 generation tok/s 20.0 source 22.6 -12% al-engr.com" in lines
-    assert "B: qwen36-vllm pp512 tg128 c1 generation tok/s 23.2 source 23.3 as the source al-engr.com" in lines
-    row = "| B: qwen36-vllm | pp512 tg128 @ d4096 c8 | generation tok/s | 50.0 | source 44.7 | +12% | al-engr.com |"
+    assert "A: qwen36 pp512 tg128 c1 generation tok/s 20.0 published 22.6 -12% al-engr.com" in lines
+    assert "B: qwen36-vllm pp512 tg128 c1 generation tok/s 23.2 published 23.3 as published al-engr.com" in lines
+    row = "| B: qwen36-vllm | pp512 tg128 @ d4096 c8 | generation tok/s | 50.0 | published 44.7 | +12% | al-engr.com |"
     assert row in format_comparison_markdown(one)
     assert format_comparison_csv(one)[0].endswith(",a_source,b_source")
     assert format_comparison_csv(one)[1].endswith(",22.6,23.3")
 
 
 def test_a_kind_of_text_stands_beside_the_source_s_rows_of_it() -> None:
-    told = {}
+    found = {}
     for profile in ("qwen35-35b-dflash", "qwen3-coder-next-dflash"):
         reference = ProfileLibrary(user=Path("no-such-folder")).load_profile(profile).reference
         for domain in load_prompts(None).domains:
             if one := find_source_figure(reference, DomainKey(domain, None), BenchFigure.GENERATION):
-                told[profile, domain] = one.figure.as_text()
-    assert told == {
+                found[profile, domain] = one.figure.as_text()
+    assert found == {
         ("qwen35-35b-dflash", "coding"): "154.2–175.4",
         ("qwen35-35b-dflash", "json"): "120.8–129.9",
         ("qwen35-35b-dflash", "math"): "125.4–148.8",
@@ -144,12 +144,12 @@ def test_a_cell_that_failed_has_its_row_and_what_was_not_reached_is_told_once() 
         number=4, began=0.0, instance="model", nodes=(NodeName("spark1"),), setup=BenchSetup(), wanted=cells, results=results,
         why="the guard stopped model: MemAvailable was 0.9 GiB, the floor is 1.0 GiB",
     )  # fmt: skip
-    told = join(render_run(run))
-    assert "1 run of each cell" in told
-    assert told.count("pp64 tg8 c2") == 1
-    assert "not measured: no result within 60 s" in told
-    assert "ended early: the guard stopped model" in told
-    assert "not measured: pp64 tg8 c3" in told
+    text = join(render_run(run))
+    assert "1 run of each cell" in text
+    assert text.count("pp64 tg8 c2") == 1
+    assert "not measured: no result within 60 s" in text
+    assert "ended early: the guard stopped model" in text
+    assert "not measured: pp64 tg8 c3" in text
 
 
 def test_the_leaderboards_document_has_every_field_that_llama_benchys_own_report_requires() -> None:

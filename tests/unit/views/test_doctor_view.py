@@ -78,10 +78,10 @@ def test_what_the_samples_show_goes_before_what_the_look_found() -> None:
 def test_what_was_asked_is_never_said_to_be_in_the_samples_and_ends_with_the_next_look() -> None:
     old = make_finding_event("settings", Severity.WARNING, "swappiness 60 bites")
     standing = Finding(kind=FindingKind.SETTINGS, severity=Severity.WARNING, node=ONE, summary="swappiness 60 bites")
-    (one,) = merge_findings((), make_node_views(standing), told=(old,))
+    (one,) = merge_findings((), make_node_views(standing), reported=(old,))
     assert not one.is_live
-    assert merge_findings((), make_node_views(standing), told=(old,), when=lambda _: NOW + 5) == ()
-    (one,) = merge_findings((old,), make_node_views(standing), told=(old,), when=lambda _: NOW)
+    assert merge_findings((), make_node_views(standing), reported=(old,), when=lambda _: NOW + 5) == ()
+    (one,) = merge_findings((old,), make_node_views(standing), reported=(old,), when=lambda _: NOW)
     assert not one.is_live
 
 

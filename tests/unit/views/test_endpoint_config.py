@@ -171,8 +171,8 @@ def test_the_model_behind_a_voice_is_for_no_client(form: str) -> None:
     assert choose_default_endpoint((inner,), ()) is None
     seen = format_endpoint_config([inner, TWO], form, TWO)
     assert seen == format_endpoint_config([TWO], form, TWO)
-    told = build_endpoints_json((inner, TWO))["endpoints"]
-    assert [one.get("needed_by") for one in told] == ["voice", None]  # type: ignore[attr-defined]
+    result = build_endpoints_json((inner, TWO))["endpoints"]
+    assert [one.get("needed_by") for one in result] == ["voice", None]  # type: ignore[attr-defined]
 
 
 def test_continue_has_an_entry_for_each_model() -> None:

@@ -12,7 +12,7 @@ from sparkctl.model.phase import Phase
 from sparkctl.model.switch_plan import SwitchStep
 from sparkctl.monitor.node_views import NodeTelemetryView
 from sparkctl.monitor.switch_progress import SwitchProgress, SwitchStepProgress
-from sparkctl.views.command_result_view import (
+from sparkctl.views.event_log_view import (
     describe_running_instances,
     describe_stopped_models,
     describe_unfinished_switch,

@@ -150,9 +150,9 @@ def test_a_switch_has_its_steps_and_a_stop_what_came_back() -> None:
     own = replace(
         switch, moments=(StepRecord("stopping", "qwen36", 3.0, "minimax stopped"), StepRecord("starting", "qwen36"))
     )
-    told = render_lines(own)[render_lines(own).index("steps") + 1 :]
-    assert told[0].split() == ["stopping", "after", "3.0", "s", "minimax", "stopped"], "it is not qwen36 that stops"
-    assert told[1].strip() == "starting qwen36"
+    lines = render_lines(own)[render_lines(own).index("steps") + 1 :]
+    assert lines[0].split() == ["stopping", "after", "3.0", "s", "minimax", "stopped"], "it is not qwen36 that stops"
+    assert lines[1].strip() == "starting qwen36"
     stop = replace(
         GOOD,
         kind=OperationKind.STOP,
@@ -179,8 +179,8 @@ def test_history_text_has_no_control_characters() -> None:
         moments=(StepRecord(evil, evil, 1.0, evil),),
     )
     changes = StartDiff((StartDifference(evil, evil, evil),), (evil,))
-    for told in (one, replace(one, verdict=verdict)):
-        assert "\x1b" not in "".join([*render_lines(told, GOOD, changes), *format_history([told], None)])
+    for changed in (one, replace(one, verdict=verdict)):
+        assert "\x1b" not in "".join([*render_lines(changed, GOOD, changes), *format_history([changed], None)])
 
 
 def test_resume_abort_and_free_are_called_by_their_names() -> None:
@@ -225,8 +225,8 @@ def test_what_a_start_took_stands_beside_what_the_source_needed() -> None:
         "  - {source: 'https://example.org/post', ready_cold: 570s, ready_warm: 90s}\n"
         "  - {source: 'https://example.org/other', differs: compiled, ready_cold: 18m}\n"
     )
-    told = [line for line in render_lines(replace(GOOD, text=text)) if "ready after" in line]
-    assert told == ["  source      ready after 9 min 30 s (cold), 1 min 30 s (warm) · example.org"]
+    lines = [line for line in render_lines(replace(GOOD, text=text)) if "ready after" in line]
+    assert lines == ["  source      ready after 9 min 30 s (cold), 1 min 30 s (warm) · example.org"]
     for other in (replace(GOOD, text=text, outcome="failed"), replace(GOOD, text=text, kind=OperationKind.STOP), GOOD):
         assert not any("ready after" in line for line in render_lines(other))
 

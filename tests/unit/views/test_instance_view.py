@@ -227,13 +227,13 @@ def test_a_start_has_its_phases_with_their_time_against_what_is_expected() -> No
         (100.0, Phase.DROPPING_CACHES, None), (103.0, Phase.CREATING, None), (105.0, Phase.STARTING, None),
         (126.0, Phase.LOADING, Step("weights", 12, 18)),
     )  # fmt: skip
-    told = [
+    result = [
         events.PhaseChanged(
             ts=ts, node=NODE, instance="qwen36", phase=phase, step=step, elapsed=ts - 100, expected=415.0
         )
         for ts, phase, step in phases
     ]
-    seen = render_screen(make_scene(make_store(*told, one=coming), now=350.0))
+    seen = render_screen(make_scene(make_store(*result, one=coming), now=350.0))
     assert "4:10 of about 6:55" in seen
     rows = {name: line for line in seen.splitlines() for name in ("starting", "weights", "warming up") if name in line}
     assert "✓  0:21 " in rows["starting"]
@@ -253,7 +253,7 @@ def test_each_part_stands_beside_what_it_usually_takes() -> None:
     phases = (
         (105.0, Phase.STARTING, None), (126.0, Phase.LOADING, Step("weights", 12, 18)), (244.0, Phase.LOADING, Step("compile"))
     )  # fmt: skip
-    told = [
+    result = [
         events.PhaseChanged(
             ts=ts,
             node=NODE,
@@ -267,7 +267,7 @@ def test_each_part_stands_beside_what_it_usually_takes() -> None:
         )
         for ts, phase, step in phases
     ]
-    seen = render_screen(make_scene(make_store(*told, one=coming), now=264.0)).splitlines()
+    seen = render_screen(make_scene(make_store(*result, one=coming), now=264.0)).splitlines()
     rows = {name: next(line for line in seen if f" {name} " in line) for name in ("weights", "compile", "CUDA graphs")}
     assert "✓  1:58 " in rows["weights"]
     assert "of about  2:10" in rows["weights"]
@@ -409,14 +409,14 @@ def test_a_ready_rule_reads_as_it_was_meant_and_to_its_end() -> None:
 
 def test_a_failure_says_one_time_and_that_the_memory_is_that_of_now() -> None:
     weights, graphs = Step("weights"), Step("graphs")
-    told = [
+    result = [
         events.PhaseChanged(ts=100.0 + at, node=NODE, instance="qwen36", phase=phase, step=step, elapsed=at)
         for at, phase, step in (
             (0.0, Phase.STARTING, None), (10.0, Phase.LOADING, weights), (90.0, Phase.LOADING, graphs),
             (100.0, Phase.LOADING, replace(weights)), (120.0, Phase.FAILED, None),
         )
     ]  # fmt: skip
-    made = make_store(*told, one=replace(READY, phase=Phase.FAILED, status="Exited (1)"))
+    made = make_store(*result, one=replace(READY, phase=Phase.FAILED, status="Exited (1)"))
     seen = render_screen(make_scene(made, end=replace(END, seconds=123.0)), 120, 50)
     assert "failed after 2 min ─" in seen
     assert re.search(r"start +2:00", seen)
@@ -456,7 +456,7 @@ def test_what_the_source_measured_stands_with_its_name(columns: int) -> None:
     post = ComparableReference("https://www.example.org/a-page.html", rates, FigureRange(1.65, 1.85))
     one = make_store(*AT_WORK, one=replace(READY, reference=post))
     shown = " ".join(render_screen(make_scene(one), columns, 40).split())
-    assert "source 12.7 tok/s for 1, 43.1 for 8, 1.65–1.85 per step · example.org" in shown
+    assert "published 12.7 tok/s for 1, 43.1 for 8, 1.65–1.85 per step · example.org" in shown
     assert "source" not in render_screen(make_scene(make_store(*AT_WORK)), columns, 40)
 
 

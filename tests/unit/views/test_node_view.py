@@ -49,8 +49,8 @@ def make_node(count: int, celsius: float = 60.0) -> NodeScreenModel:
     view = NodeTelemetryView(
         name=name, state=NodeState.OK, when=1000.0, sample=sample, instances=(), instances_seen=1000.0, sampled=1000.0
     )
-    told = NodeStateChanged(ts=1000.0, node=name, state=NodeState.OK)
-    return NodeScreenModel(tile=NodeTileModel(view=view, connection=told, now=1000.0, series=series))
+    result = NodeStateChanged(ts=1000.0, node=name, state=NodeState.OK)
+    return NodeScreenModel(tile=NodeTileModel(view=view, connection=result, now=1000.0, series=series))
 
 
 @pytest.mark.parametrize(("columns", "lines"), [(120, 38), (200, 58)])

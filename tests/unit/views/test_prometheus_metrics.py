@@ -163,8 +163,8 @@ def test_states_are_sets_with_one_member() -> None:
 
 
 def test_of_a_node_that_is_away_only_that_is_told() -> None:
-    told = {point.name for point in parse_page(VIEW, AWAY) if point.labels["node"] == "spark2"}
-    assert told == {"sparkctl_node_up", "sparkctl_node_state"}
+    found = {point.name for point in parse_page(VIEW, AWAY) if point.labels["node"] == "spark2"}
+    assert found == {"sparkctl_node_up", "sparkctl_node_state"}
     assert read_value("sparkctl_node_up", node="spark2") == 0
     assert read_value("sparkctl_node_up", node="spark1") == 1
 
@@ -176,9 +176,9 @@ def test_unknown_values_have_no_series() -> None:
         "sparkctl_node_up", "sparkctl_node_state", "sparkctl_node_docker_up", "sparkctl_node_sample_age_seconds",
     }  # fmt: skip
     idle = replace(OURS, numbers=EngineMeter(activity=EngineActivity.IDLE, generation_rate=0.0, acceptance=None))
-    told = {point.name: point.value for point in parse_page(replace(VIEW, instances=(idle,)))}
-    assert told["sparkctl_instance_generation_tokens_per_second"] == 0  # known to be idle
-    assert "sparkctl_instance_accept_length_tokens" not in told
+    found = {point.name: point.value for point in parse_page(replace(VIEW, instances=(idle,)))}
+    assert found["sparkctl_instance_generation_tokens_per_second"] == 0  # known to be idle
+    assert "sparkctl_instance_accept_length_tokens" not in found
 
 
 @given(st.text(), st.text(max_size=30), st.floats())

@@ -131,7 +131,7 @@ def test_a_table_says_below_a_node_what_its_row_cannot_hold() -> None:
     assert texts[1:] == ["◌ spark1         unreachable", "    no answer", "    try: ping it"]
     failed = replace(make_instance_view("a"), phase=Phase.FAILED, detail="killed by the kernel")
     table = [join_text(row) for row in format_status_table([make_status_view(failed)], 80)]
-    assert table[-2:] == ["    a: killed by the kernel", "    try: sparkctl diagnose a"]
+    assert table[-2:] == ["    a: killed by the kernel", "    try: sparkctl diagnose a --node spark1"]
     others = replace(failed, ours=False)
     assert not [row for row in format_status_table([make_status_view(others)], 80) if "diagnose" in join_text(row)]
 
@@ -169,7 +169,7 @@ def test_details_name_the_source_s_figure_beside_the_live_one() -> None:
     live = EngineMeter(activity=EngineActivity.DECODING, generation_rate=12.4, running=1)
     one = replace(make_instance_view("a"), numbers=live, reference=reference)
     text = "\n".join(format_status([make_status_view(one)], 200))
-    assert text.endswith("· 12.4 tok/s · source 12.7")
+    assert text.endswith("· 12.4 tok/s · published 12.7")
     two = replace(one, numbers=replace(live, running=4))
     assert "source" not in "\n".join(format_status([make_status_view(two)], 200))
 

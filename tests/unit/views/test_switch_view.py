@@ -7,9 +7,12 @@ from dataclasses import replace
 
 import pytest
 
+from sparkctl.model.container import ContainerState
 from sparkctl.model.events import CommandEnded, NodeStateChanged, Outcome, SwitchPlanned, SwitchStepReported
+from sparkctl.model.instance import InstanceView
 from sparkctl.model.memory_fit import EstimatePart, EstimateSource, FitOutcome, MemoryFit
 from sparkctl.model.node import NodeName, NodeState
+from sparkctl.model.phase import Phase, Step
 from sparkctl.model.sample import MemoryBar, MemoryReading
 from sparkctl.model.switch_plan import JournalPresence as JournalFound
 from sparkctl.model.switch_plan import (
@@ -22,6 +25,7 @@ from sparkctl.model.switch_plan import (
     SwitchStep,
 )
 from sparkctl.model.verdict import Evidence, FailureCause, Verdict
+from sparkctl.monitor.event_log import RecentLogLine
 from sparkctl.monitor.node_views import NodeTelemetryView
 from sparkctl.monitor.switch_progress import SwitchProgress, advance_switch
 from sparkctl.views.instance_view import render_log_status
@@ -162,17 +166,17 @@ def test_what_is_left_afterwards_is_the_plans_figure_in_four_parts() -> None:
 
 
 def test_the_command_line_and_the_panel_draw_the_same_memory_and_say_the_same_of_it() -> None:
-    told = [join_text(one) for one in format_switch_plan(PLAN)]
+    lines = [join_text(one) for one in format_switch_plan(PLAN)]
     panel = render_screen(SCENE, 80, 60)
     for change in CHANGES:
         for bar in (memory_before(change, {}), memory_after(change, {})):
             assert bar is not None
             figure = f"{(bar.total - bar.free) / GIB:.1f} of 121.0 GiB"
-            assert any(figure in line for line in told), (figure, told)
+            assert any(figure in line for line in lines), (figure, lines)
             assert figure in panel
     assert summarize_switch_plan(PLAN) == "minimax-m27 stops, qwen36 starts on spark1, and spark2 is free"
-    assert f"{summarize_switch_plan(PLAN)} (usually ready after 3 min 18 s)" in told
-    assert describe_rollback_window(PLAN) in told
+    assert f"{summarize_switch_plan(PLAN)} (usually ready after 3 min 18 s)" in lines
+    assert describe_rollback_window(PLAN) in lines
     assert summarize_switch_plan(PLAN) in panel
     for line in (
         "- minimax-m27  rank 0 of 2",
@@ -181,7 +185,7 @@ def test_the_command_line_and_the_panel_draw_the_same_memory_and_say_the_same_of
         "○ nothing: it is free",
         "▲ the image is old",
     ):
-        assert any(line in one for one in told)
+        assert any(line in one for one in lines)
         assert line in panel
     assert "the containers of minimax-m27 are kept until qwen36 has answered with a token" in panel
     for other in (replace(PLAN, rolls_back=False), replace(PLAN, halves=("minimax-m27",), rolls_back=False)):
@@ -209,8 +213,8 @@ def test_a_switch_to_the_same_profile_changed_tells_the_two_apart() -> None:
     assert summarize_switch_plan(same).startswith(
         "minimax-m27 as it ran stops, minimax-m27 as asked for starts on spark1"
     )
-    told = describe_rollback_window(same) or ""
-    assert "the containers of minimax-m27 as it ran are kept until minimax-m27 as asked for has answered" in told
+    result = describe_rollback_window(same) or ""
+    assert "the containers of minimax-m27 as it ran are kept until minimax-m27 as asked for has answered" in result
     said = [describe_switch_step(each, "minimax-m27", ("minimax-m27",)) for each in SwitchStep]
     assert "starting minimax-m27 as asked for" in said
     assert "starting minimax-m27 as it ran again" in said
@@ -382,14 +386,17 @@ def test_the_last_step_is_said_once_by_what_proves_it() -> None:
     assert " done" not in seen
 
 
-def test_a_running_switch_on_a_small_screen_shows_the_memory_and_the_log() -> None:
+def make_tile(name: NodeName) -> NodeTileModel:
     reading = MemoryReading(
         total=TOTAL, available=80 * GIB, free=70 * GIB, page_cache=10 * GIB, swap_total=0, swap_free=0
     )
-    view = NodeTelemetryView(name=ONE, state=NodeState.OK, when=10.0, reading=reading)
-    tile = NodeTileModel(view=view, connection=NodeStateChanged(ts=10.0, node=ONE, state=NodeState.OK), now=10.0)
+    view = NodeTelemetryView(name=name, state=NodeState.OK, when=10.0, reading=reading)
+    return NodeTileModel(view=view, connection=NodeStateChanged(ts=10.0, node=name, state=NodeState.OK), now=10.0)
+
+
+def test_a_running_switch_on_a_small_screen_shows_the_memory_and_the_log() -> None:
     progress = make_progress(make_step_event(101, SwitchStep.STARTING))
-    scene = replace(SCENE, progress=progress, glances={ONE: tile}, now=142.0)
+    scene = replace(SCENE, progress=progress, glances={ONE: make_tile(ONE)}, now=142.0)
     seen = render_screen(scene, 80, 22)
     assert "41.0 of 121.0 GiB" in seen
     assert "log of qwen36" in seen
@@ -397,9 +404,59 @@ def test_a_running_switch_on_a_small_screen_shows_the_memory_and_the_log() -> No
     assert "afterwards" in render_screen(replace(scene, glances={}), 80, 40)
 
 
+def test_a_model_on_two_sparks_on_a_small_screen_shows_both_memories_the_log_and_each_done_step_in_a_line() -> None:
+    proof = "the image is there, the same on each; 29 files of weights are complete (107.1 GiB); mounts are in order"
+    tiles = {name: make_tile(name) for name in (ONE, OTHER)}
+    for name, tile in tiles.items():
+        one = InstanceView(
+            name="qwen36",
+            node=name,
+            container="c",
+            image="i",
+            state=ContainerState.RUNNING,
+            status="up",
+            ours=True,
+            memory=None,
+            phase=Phase.LOADING,
+            step=Step("weights", done=27, total=36),
+        )
+        tiles[name] = replace(tile, view=replace(tile.view, instances=(one,)))
+    progress = make_progress(
+        make_step_event(101, SwitchStep.CHECKING, proof),
+        make_step_event(102, SwitchStep.STOPPING, "minimax-m27 stopped; 2 containers are kept"),
+        make_step_event(103, SwitchStep.STARTING),
+    )
+    both = replace(progress, plan=replace(PLAN, nodes=(ONE, OTHER)))
+    log = tuple(RecentLogLine(ONE, "qwen36", f"line {at}") for at in range(9))
+    scene = replace(SCENE, progress=both, glances=tiles, now=142.0, log=log)
+    lines = render_screen(scene, 80, 22).splitlines()
+    assert sum("41.0 of 121.0 GiB" in line for line in lines) == 2
+    assert sum("27/36" in line for line in lines) == 2
+    assert any("spark2" in line and "qwen36" in line for line in lines)
+    assert [line.strip()[-1] for line in lines if "checked" in line] == ["…"]
+    assert sum("line " in line for line in lines) >= 4, "the log"
+    said = (("▲ spark1: guard: it dropped the page cache", TextStyle.ATTENTION),)
+    lines = render_screen(replace(scene, notices=said), 80, 22).splitlines()
+    assert "it dropped the page cache" in lines[-1], "below everything, not over it"
+    assert sum("41.0 of 121.0 GiB" in line for line in lines) == 2
+
+
+def test_of_two_models_that_stop_the_sentences_are_in_the_plural() -> None:
+    told = [
+        describe_switch_step(each, "minimax-m27", ("qwen36", "orpheus-tts"), is_done=is_done)
+        for each in SwitchStep
+        for is_done in (False, True)
+    ]
+    assert "checking what can fail, while qwen36 and orpheus-tts serve" in told
+    assert "stopping qwen36 and orpheus-tts; their containers are kept" in told
+    assert "waiting for their memory to be free again" in told
+    assert "qwen36 and orpheus-tts serve again" in told
+    assert not [one for one in told if " its " in one and "qwen36" in one]
+
+
 def test_in_one_line_it_says_how_far_it_is_and_who_left_it() -> None:
     line = join_text(render_switch_progress_line(make_progress(make_step_event(101, SwitchStep.RELEASING)), 142.0, "s"))
-    assert "switch to qwen36, step 3 of 6 · 0:42   waiting for its memory to be back   s shows it" in line
+    assert "switch to qwen36, step 3 of 6 · 0:42   waiting for its memory to be free again   s shows it" in line
     journal = SwitchJournal(
         id="0" * 12,
         operator="milo@laptop",
@@ -428,9 +485,9 @@ def test_what_is_undone_because_somebody_asked_for_it_has_not_failed() -> None:
         make_step_event(6.0, SwitchStep.UNDOING, "nothing of qwen36 is left"),
     ]
     failed = [make_step_event(1.0, SwitchStep.STARTING), *asked]
-    for told, sign in ((asked, "✓"), (failed, "✕")):
+    for expected, sign in ((asked, "✓"), (failed, "✕")):
         made: SwitchProgress | None = None
-        for event in told:
+        for event in expected:
             made = advance_switch(made, event)
         seen = render_screen(replace(SCENE, progress=made, now=7.0), 80, 30)
         (line,) = [line for line in seen.splitlines() if "qwen36 is removed" in line]

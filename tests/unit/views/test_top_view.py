@@ -194,13 +194,13 @@ def test_what_docker_last_said_stands_with_its_age() -> None:
 
 def test_what_nobody_is_known_to_hold_is_said_and_folded_into_nothing() -> None:
     detail = MemoryDetail(anonymous=11 * GIB, shared=2 * GIB)
-    told = replace(VIEW, sample=replace(SAMPLE, detail=detail))
-    assert "other 17.0 (processes 13.0, unaccounted 4.0)   page cache" in render_top(told)
-    memory = build_top_json([told])["nodes"][0]["memory"]  # type: ignore[index]
+    changed = replace(VIEW, sample=replace(SAMPLE, detail=detail))
+    assert "other 17.0 (processes 13.0, unaccounted 4.0)   page cache" in render_top(changed)
+    memory = build_top_json([changed])["nodes"][0]["memory"]  # type: ignore[index]
     assert (memory["processes"], memory["unaccounted"], memory["other_used"]) == (13 * GIB, 4 * GIB, 17 * GIB)
-    silent = replace(told, sample=replace(SAMPLE, detail=detail, gpus=None, gpu_silent_for=14.2))
+    silent = replace(changed, sample=replace(SAMPLE, detail=detail, gpus=None, gpu_silent_for=14.2))
     assert "other 99.0 (processes 13.0, unaccounted —)" in render_top(silent), "the GPU's part is among it"
-    swollen = replace(told, sample=replace(SAMPLE, detail=replace(detail, anonymous=40 * GIB)))
+    swollen = replace(changed, sample=replace(SAMPLE, detail=replace(detail, anonymous=40 * GIB)))
     assert "(processes 17.0, unaccounted 0.0)" in render_top(swollen), "two readings of one moment need not agree"
 
 
@@ -268,8 +268,8 @@ def test_an_instance_tells_what_it_does_accepts_reads_and_holds() -> None:
     assert render_instance(BUSY) == [
         "12.7 tok/s · 1 running, 2 waiting · KV 14 % · prompts 400 tok/s · prefix cache 40 %",
         "accepts 1.75 per step · 25 % of 3 drafts · by position 50 · 20 · 5 %",
-        "reads ≈ 196 GB/s est. · 85 % of 230 measured, 72 % of 273 spec",
-        "first token 310 ms p50, 1.20 s p95 · between steps 75 ms p50, 90 ms p95",
+        "bandwidth ≈ 196 GB/s est. · 85 % of 230 measured, 72 % of 273 spec",
+        "TTFT 310 ms p50, 1.20 s p95 · ITL 75 ms p50, 90 ms p95 between steps",
         "holds 98.0 GiB · its profile expects 96.0 GiB",
     ]
 
@@ -278,7 +278,7 @@ def test_what_others_measured_stands_beside_the_live_figure_of_the_same_situatio
     post = ComparableReference("https://example.org/post", (ReferenceRate(1, FigureRange(23.0, 27.0), 640),))
     assert BUSY.numbers is not None
     alone = replace(BUSY, reference=post, numbers=replace(BUSY.numbers, waiting=0))
-    assert render_instance(alone)[0].startswith("12.7 tok/s · source 23–27 · 1 running · KV")
+    assert render_instance(alone)[0].startswith("12.7 tok/s · published 23–27 · 1 running · KV")
     (document,) = build_top_json([replace(VIEW, instances=(alone,))])["instances"]  # type: ignore[misc]
     assert document["reference_rate"] == {"low": 23.0, "high": 27.0}
     assert document["reference"]["source"] == "https://example.org/post"
@@ -296,7 +296,7 @@ def test_the_explanation_has_formula_and_inputs_or_why_not() -> None:
     assert render_instance(idle) == ["idle", "holds 98.0 GiB · its profile expects 96.0 GiB"], "blank: nothing is read"
     assert render_instance(idle, explain=True)[-1] == "no bandwidth: no decode step: nothing is read"
     unknown = replace(BUSY, per_step=None)
-    assert "reads — · set model.weights in the profile" in render_instance(unknown)
+    assert "bandwidth — · set model.weights in the profile" in render_instance(unknown)
     assert "bytes of the checkpoint" in render_instance(unknown, explain=True)[-1]
     (document,) = build_top_json([replace(VIEW, instances=(idle,))])["instances"]  # type: ignore[misc]
     assert (document["bandwidth"], document["bandwidth_blank"]) == (None, "no decode step: nothing is read")
@@ -347,7 +347,7 @@ def test_a_low_window_leaves_out_what_is_in_order_and_says_so() -> None:
     assert brief[-1] == "(left out: details of instances, CPU, healthy disks; a taller window shows them)"
     for kept in ("GPU processes", "held back by", "/full", "IDLE while", "12.7 tok/s", "accepts 1.75", "196 GB/s"):
         assert kept in shown
-    for gone in ("/roomy", "CPU     ", "first token", "holds 98.0"):
+    for gone in ("/roomy", "CPU     ", "TTFT", "holds 98.0"):
         assert gone in "\n".join(whole)
         assert gone not in shown
     swollen = replace(BUSY, memory=110 * GIB)

@@ -285,14 +285,14 @@ def speak(behind: str) -> tuple[bytes, str]:
         except OSError as down:
             say(f"Max retries exceeded with url: /v1/completions ({down})")
             count = 0
-    held = io.BytesIO()
-    with wave.open(held, "wb") as file:
+    memory = io.BytesIO()
+    with wave.open(memory, "wb") as file:
         file.setnchannels(1)
         file.setsampwidth(2)
         file.setframerate(16000)
         level = 0 if behind == "silence" else 9000
         file.writeframes(b"".join(struct.pack("<h", level if at // 40 % 2 else -level) for at in range(count)))
-    return held.getvalue(), "audio/wav"
+    return memory.getvalue(), "audio/wav"
 
 
 class Server(ThreadingTCPServer):

@@ -12,9 +12,9 @@ from standin import STATE, allocate, end_of_load, extras, flags, listen, obey_si
 SHARDS = 4
 
 
-def line(text: str, who: str = "EngineCore", source: str = "gpu_model_runner.py:4820") -> None:
+def line(text: str, caller: str = "EngineCore", source: str = "gpu_model_runner.py:4820") -> None:
     now = time.strftime("%m-%d %H:%M:%S")
-    say(f"({who} pid={os.getpid()}) INFO {now} [{source}] {text}", 1)
+    say(f"({caller} pid={os.getpid()}) INFO {now} [{source}] {text}", 1)
 
 
 def load(pause: float) -> None:

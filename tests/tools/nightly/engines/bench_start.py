@@ -87,20 +87,20 @@ def measure_engine(engine: str, bench: Bench, node: LabNode, command: Sparkctl) 
         for cell, one in zip(cells, measured_ones, strict=True):
             _compare_cell(bench, engine, cell, one)
         whole = command("bench", "show", str(cells[-1]["benchmark"]), "--as", "llama-benchy")
-        told = {_read_sizes(one): one for one in json.loads(whole.out)["benchmarks"]}
+        document = {_read_sizes(one): one for one in json.loads(whole.out)["benchmarks"]}
         theirs = [one["result"]["benchmarks"][-1] for one in measured_ones if one["result"] is not None]
         apart = [
             f"{name} of {_read_sizes(own)}"
             for own in theirs
-            if (ours := told.get(_read_sizes(own))) is not None
+            if (ours := document.get(_read_sizes(own))) is not None
             for name, value in own.items()
             if isinstance(value, dict) and not _is_same(value, ours.get(name))
         ]
         bench.note(
             f"bench {engine}: its document",
             0.0,
-            f"{len(told)} cells",
-            None if told and not apart else ", ".join(apart) or "none",
+            f"{len(document)} cells",
+            None if document and not apart else ", ".join(apart) or "none",
         )
     command("down", "--all", "--node", NODE, "--json", timeout=WITHIN)
 
@@ -119,10 +119,10 @@ def compare_engines(bench: Bench, node: LabNode, command: Sparkctl) -> None:
     wrong = None if is_good else f"exit {ran.code}, {len(cells)} cells, left: {left}: {ran!r}"[-1500:]
     bench.note("bench: one after the other", time.monotonic() - began, f"{len(cells)} cells", wrong)
     for form, begin in (("json", "{"), ("csv", "pp,tg"), ("table", "cell"), ("markdown", "| cell")):
-        told = command("bench", "compare", *names, "--as", form)
-        is_told = told.code == 0 and told.out.lstrip().startswith(begin)
-        bench.note(f"bench compare --as {form}", 0.0, "told", None if is_told else f"{told!r}"[-600:])
-    print(told.out, flush=True)
+        result = command("bench", "compare", *names, "--as", form)
+        is_told = result.code == 0 and result.out.lstrip().startswith(begin)
+        bench.note(f"bench compare --as {form}", 0.0, "told", None if is_told else f"{result!r}"[-600:])
+    print(result.out, flush=True)
 
 
 def _read_sizes(one: dict[str, Any]) -> tuple[int, ...]:
@@ -195,9 +195,9 @@ def _compare_cell(bench: Bench, engine: str, cell: dict[str, Any], seen: dict[st
         values = [
             round(value / factor, 6) for value in (own[theirs] or {"values": []})["values"]
         ]  # our JSON has six digits
-        told = [round(value, 6) for value in (ours[name] or {"values": []})["values"]]
-        if told != values:
-            wrong = f"{name}: {told}, and llama-benchy has {values}"
+        result = [round(value, 6) for value in (ours[name] or {"values": []})["values"]]
+        if result != values:
+            wrong = f"{name}: {result}, and llama-benchy has {values}"
     sizes = {"pp": "prompt_size", "tg": "response_size", "depth": "context_size", "concurrency": "concurrency"}
     if wrong is None and any(cell["cell"][name] != own[theirs] for name, theirs in sizes.items()):
         wrong = f"the cell is {cell['cell']}, and llama-benchy's is of another size"

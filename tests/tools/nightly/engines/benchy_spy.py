@@ -37,8 +37,8 @@ def main(directory: Path, command: list[str]) -> int:
         print(line, end="", flush=True)
     status = process.wait()
     result = Path(options["--save-result"])
-    told = json.loads(result.read_text(encoding="utf-8")) if status == 0 and result.exists() else None
-    seen = {"runs": int(options["--runs"]), "pages": pages, "result": told}
+    document = json.loads(result.read_text(encoding="utf-8")) if status == 0 and result.exists() else None
+    seen = {"runs": int(options["--runs"]), "pages": pages, "result": document}
     (directory / f"{len(list(directory.iterdir()))}.json").write_text(json.dumps(seen), encoding="utf-8")
     return status
 

@@ -160,13 +160,13 @@ def read_requirements(wheel: Path) -> list[str]:
     """Return what a wheel needs without extras, but for torch's siblings."""
     with zipfile.ZipFile(wheel) as archive:
         name = next(one for one in archive.namelist() if one.endswith(".dist-info/METADATA"))
-        told = email.parser.Parser().parsestr(archive.read(name).decode())
-    wanted = told.get_all("Requires-Dist") or []
+        result = email.parser.Parser().parsestr(archive.read(name).decode())
+    wanted = result.get_all("Requires-Dist") or []
     return [one for one in wanted if "extra ==" not in one and not one.startswith(_UNUSED)]
 
 
 def name_it_vllm(site: Path, version: str) -> None:
     """Say that ``vllm`` is installed: its command asks for that name, and the build for CPUs has another."""
-    told = site / f"vllm-{version}+cpu.dist-info"
-    told.mkdir(exist_ok=True)
-    (told / "METADATA").write_text(f"Metadata-Version: 2.1\nName: vllm\nVersion: {version}+cpu\n")
+    found = site / f"vllm-{version}+cpu.dist-info"
+    found.mkdir(exist_ok=True)
+    (found / "METADATA").write_text(f"Metadata-Version: 2.1\nName: vllm\nVersion: {version}+cpu\n")

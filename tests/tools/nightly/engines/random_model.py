@@ -147,9 +147,9 @@ def _build_safetensors() -> bytes:
         for value in one.values:
             body += struct.pack("<f", value)[2:]  # bfloat16 is the upper half
         header[one.name] = {"dtype": "BF16", "shape": list(one.shape), "data_offsets": [begin, len(body)]}
-    told = json.dumps(header).encode()
-    told += b" " * (-len(told) % 8)
-    return struct.pack("<Q", len(told)) + told + bytes(body)
+    result = json.dumps(header).encode()
+    result += b" " * (-len(result) % 8)
+    return struct.pack("<Q", len(result)) + result + bytes(body)
 
 
 def write_gguf(path: Path) -> None:

@@ -117,11 +117,11 @@ class Bench:
         self, name: str, port: int, weights: str | None = None, words: Sequence[str] = (),
         env: Mapping[str, str] | None = None, *, speculative: bool = False,
     ) -> AbstractContextManager[RealEngine]:  # fmt: skip
-        told = [_SPECULATE, json.dumps(SPECULATION)] if speculative else []
+        result = [_SPECULATE, json.dumps(SPECULATION)] if speculative else []
         length = [] if _LENGTH in words else [_LENGTH, "2048"]
         command = [
             str(self.install.vllm), "serve", weights or str(self.models / random_model.NAME), "--served-model-name", random_model.NAME,
-            "--host", "127.0.0.1", "--port", str(port), "--enforce-eager", *length, *told, *words,
+            "--host", "127.0.0.1", "--port", str(port), "--enforce-eager", *length, *result, *words,
         ]  # fmt: skip
         quiet = {
             "VLLM_CPU_KVCACHE_SPACE": _KV_GIB, "VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1",
@@ -208,7 +208,7 @@ class Bench:
         steps = ", ".join(f"{step or phase} {at:.1f}" for at, phase, step in real.moves)
         self.note(scene, time.monotonic() - real.began, steps or "no phase", wrong)
 
-    def _own_questions(self, who: str, real: RealEngine) -> None:
+    def _own_questions(self, caller: str, real: RealEngine) -> None:
         """Of everybody's questions for the figures exactly ours are left out."""
         for _ in range(_ANOTHERS):
             with urllib.request.urlopen(f"http://127.0.0.1:{real.port}/metrics", timeout=10) as answer:
@@ -224,7 +224,7 @@ class Bench:
         elif len(others) not in (0, _ANOTHERS) or bool(others) != bool(ours):
             wrong = f"of {_ANOTHERS} questions of somebody else {len(others)} are shown"
         seen = f"{len(ours)} lines of ours hidden, {len(others)} of another client shown, of {len(lines)}"
-        self.note(f"{who}, own questions", 0.0, seen, wrong)
+        self.note(f"{caller}, own questions", 0.0, seen, wrong)
 
     def _judge(self, scene: str, real: RealEngine, one: Break, engine: str, version: str | None) -> None:
         code = real.until_end(END_WITHIN)
@@ -258,23 +258,25 @@ class Bench:
             said = ran.stderr.strip().splitlines()[-1:] or ["nothing"]
             self.note(f"{scene}: diagnose", seconds, said[0], f"it ended with {ran.returncode}")
             return
-        told = json.loads(ran.stdout)
-        verdict = told.get("verdict")
+        document = json.loads(ran.stdout)
+        verdict = document.get("verdict")
         cause = None if verdict is None else verdict["cause"]
         wanted = (None,) if one is None else one.causes
         was_ready = (one is None) if ready is None else ready
         wrong = None
         if cause not in wanted:
             wrong = f"verdict {cause}, and it was {' or '.join(map(str, wanted))}"
-        elif told.get("engine") != engine or (version is not None and told.get("version") not in (version, None)):
+        elif document.get("engine") != engine or (
+            version is not None and document.get("version") not in (version, None)
+        ):
             wrong = f"it is {engine} {version or ''}"
-        elif bool(told.get("ready")) != was_ready:
+        elif bool(document.get("ready")) != was_ready:
             wrong = f"ready was {was_ready}"
-        known = told.get("facts") or {}
+        known = document.get("facts") or {}
         if wrong is None and (lacking := {key: one for key, one in (facts or {}).items() if known.get(key) != one}):
             wrong = f"these facts were true: {lacking}"
         words = ", ".join(f"{key} {value}" for key, value in known.items() if value is not None)
-        seen = f"{told.get('engine')} {told.get('version')}, {told.get('phase')}, {cause}; {words or 'no facts'}"
+        seen = f"{document.get('engine')} {document.get('version')}, {document.get('phase')}, {cause}; {words or 'no facts'}"
         self.note(f"{scene}: diagnose", seconds, seen, wrong)
 
     @contextmanager

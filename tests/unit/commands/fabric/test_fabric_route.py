@@ -79,8 +79,8 @@ def test_each_end_is_told_its_own_names() -> None:
     assert (first["NCCL_IB_HCA"], second["NCCL_IB_HCA"]) == ("rocep1s0f0", "mlx5_7")
     assert not {"NCCL_IB_GID_INDEX"} & (first.keys() | second.keys())
     assert second["GLOO_SOCKET_IFNAME"] == "eth9"
-    told = {env["OMPI_MCA_btl_tcp_if_include"] for env in (first, second)}
-    assert told == {"192.168.200.0/24"}, "mpirun hands the head's on to all: a name would be another one's"
+    found = {env["OMPI_MCA_btl_tcp_if_include"] for env in (first, second)}
+    assert found == {"192.168.200.0/24"}, "mpirun hands the head's on to all: a name would be another one's"
     assert any("one function" in said for said in way.cautions)
 
 

@@ -150,8 +150,8 @@ def test_half_a_cable_is_not_called_complete() -> None:
     near = port(0, first="192.168.177.1/24", second="192.168.178.1/24", mtu=9000)
     far = port(0, first="192.168.177.2/24", second="192.168.178.2/24", mtu=9000)
     far[1] = replace(far[1], has_carrier=False)
-    looks = {node: NodeInspection(network=seen(*its)) for node, its in ((ONE, near), (OTHER, far))}
-    state = plan_setup(looks, [Node(name=node, host=str(node)) for node in looks])
+    count = {node: NodeInspection(network=seen(*its)) for node, its in ((ONE, near), (OTHER, far))}
+    state = plan_setup(count, [Node(name=node, host=str(node)) for node in count])
     assert (state.ends, state.fine) == ((), [])
     assert [words for _, words, _ in state.notes] == [
         "half of the cable is not used: enP2p1s0f0np0 of spark2 has no link"

@@ -34,12 +34,14 @@ MEMORY = MemoryReading(
 
 
 def make_inspection(*containers: Container, **changes: object) -> PreflightInspection:
-    look = NodeInspection(
+    inspection = NodeInspection(
         memory=MEMORY, docker=ACCESS, listening=frozenset({22}), resident={}, pids={}, gpu={},
         disks=(NodeDisk(ROOT, 3600 * GIB, 900 * GIB),),
     )  # fmt: skip
     return PreflightInspection(
-        look=replace(look, **{k: v for k, v in changes.items() if k in NodeInspection.__dataclass_fields__}),
+        node_inspection=replace(
+            inspection, **{k: v for k, v in changes.items() if k in NodeInspection.__dataclass_fields__}
+        ),
         containers=containers,
         engine=changes.get("engine", make_docker_info()),
         image=changes.get("image", ImageInfo(id="sha256:1", architecture="arm64", size=1)),

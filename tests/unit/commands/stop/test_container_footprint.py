@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from sparkctl.commands.start.node_fit import list_loose_processes
 from sparkctl.commands.stop.release_check import (
     ContainerFootprint,
     capture_footprint,
@@ -35,6 +36,12 @@ WAS = ContainerFootprint(container=ID, started=1000.0)
 
 def make_inspection(*procs: ProcessInfo, **more: object) -> NodeInspection:
     return replace(NodeInspection(procs=procs, pids={}, gpu={}), **more)  # type: ignore[arg-type]
+
+
+def test_on_the_gpu_what_is_in_no_container_counts_while_it_lives() -> None:
+    dead = replace(CORE, pid=813, is_alive=False)
+    look = make_inspection(CORE, dead, pids={900: ID}, gpu={812: GIB, 813: GIB, 814: GIB, 900: GIB})
+    assert [(one.name, one.held) for one in list_loose_processes(look)] == [("process 812", GIB)]
 
 
 def test_a_process_it_had_is_its_own_and_the_same_pid_with_another_start_is_another() -> None:
@@ -128,10 +135,10 @@ SHARING = replace(WAS, shares_shm=True, files=frozenset({(27, 4)}))
 def test_a_file_that_it_had_mapped_is_certainly_its_and_one_of_such_a_name_seems_so() -> None:
     other = replace(PSM, path="/dev/shm/sem.mp-xyz", inode=(27, 5), size=4096)
     assert find_leftover_shm_files(SHARING, make_inspection(shm=(PSM, other))) == ((PSM,), (other,))
-    (held,) = summarize_shm_files([other, PSM])
-    assert held.what == "psm_1a2b, sem.mp-xyz in /dev/shm, not in use"
-    assert (held.size, held.counts) == (64 * MIB + 4096, True)
-    assert held.remedy == "sudo rm -- /dev/shm/psm_1a2b /dev/shm/sem.mp-xyz"
+    (memory,) = summarize_shm_files([other, PSM])
+    assert memory.what == "psm_1a2b, sem.mp-xyz in /dev/shm, not in use"
+    assert (memory.size, memory.counts) == (64 * MIB + 4096, True)
+    assert memory.remedy == "sudo rm -- /dev/shm/psm_1a2b /dev/shm/sem.mp-xyz"
     assert [one.counts for one in summarize_shm_files([other])] == [False], "semaphores hold next to nothing"
 
 
@@ -156,7 +163,7 @@ def make_memory_reading(available: int) -> MemoryReading:
 
 
 @pytest.mark.parametrize(
-    ("before", "available", "held", "own", "short"),
+    ("before", "available", "memory", "own", "short"),
     [
         (MemoryBeforeStart(110 * GIB, 4 * GIB), 109 * GIB, 4 * GIB, 80 * GIB, 0),
         (MemoryBeforeStart(110 * GIB, 4 * GIB), 90 * GIB, 4 * GIB, 80 * GIB, 20 * GIB),
@@ -174,10 +181,10 @@ def make_memory_reading(available: int) -> MemoryReading:
     ],
 )
 def test_missing_memory_is_counted_from_the_start(
-    before: MemoryBeforeStart | None, available: int, held: int | None, own: int | None, short: int | None
+    before: MemoryBeforeStart | None, available: int, memory: int | None, own: int | None, short: int | None
 ) -> None:
     assert (
-        compute_missing_memory(before, make_inspection(memory=make_memory_reading(available), everybody=held), own)
+        compute_missing_memory(before, make_inspection(memory=make_memory_reading(available), everybody=memory), own)
         == short
     )
 
@@ -193,10 +200,10 @@ INIT = ProcessInfo(pid=1, parent=0, start=1, name="systemd", is_alive=True)
 def test_what_the_gpu_still_counts_for_an_ended_process_is_not_taken_by_others(
     procs: tuple[ProcessInfo, ...], short: int
 ) -> None:
-    look = make_inspection(
+    inspection = make_inspection(
         *procs, memory=make_memory_reading(90 * GIB), everybody=24 * GIB, gpu={CORE.pid: 20 * GIB, 900: None}
     )
-    assert compute_missing_memory(MemoryBeforeStart(110 * GIB, 4 * GIB), look, 80 * GIB) == short * GIB
+    assert compute_missing_memory(MemoryBeforeStart(110 * GIB, 4 * GIB), inspection, 80 * GIB) == short * GIB
 
 
 def test_a_look_without_memory_proves_nothing() -> None:

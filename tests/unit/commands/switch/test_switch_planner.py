@@ -86,8 +86,8 @@ def make_container(
     )
 
 
-def make_rank_container(node: NodeName, held: int | None, one: Container, port: int | None = None) -> RankContainer:
-    return RankContainer(node, one, None if held is None else held * GIB, port)
+def make_rank_container(node: NodeName, memory: int | None, one: Container, port: int | None = None) -> RankContainer:
+    return RankContainer(node, one, None if memory is None else memory * GIB, port)
 
 
 def make_inventory(
@@ -95,18 +95,18 @@ def make_inventory(
     has_image: bool = True,
 ) -> NodeInventory:  # fmt: skip
     """Return a node of 120 GiB; ``need`` GiB is what is to start there."""
-    held = sum(one.held or 0 for one in occupants)
+    memory = sum(one.held or 0 for one in occupants)
 
     def fit(gone: frozenset[str]) -> MemoryFit:
         back = sum(one.held or 0 for one in occupants if one.container.id in gone)
-        room = TOTAL - held + back
+        room = TOTAL - memory + back
         holders = tuple(
             MemoryHolder(
                 name=one.name, ours=one.container.is_managed, held=one.held, is_replaced=one.container.id in gone
             )
             for one in occupants
         )
-        standing = MemoryBudget(total=TOTAL, available=TOTAL - held, droppable=0, holders=holders)
+        standing = MemoryBudget(total=TOTAL, available=TOTAL - memory, droppable=0, holders=holders)
         size = (need or 0) * GIB
         foreign = tuple(
             one.name for one in occupants if not one.container.is_managed and room + (one.held or 0) >= size
@@ -133,7 +133,7 @@ def make_inventory(
         node=node,
         occupants=tuple(occupants),
         total=TOTAL,
-        available=TOTAL - held,
+        available=TOTAL - memory,
         listening=frozenset({22}),
         coming=coming,
     )
@@ -254,12 +254,12 @@ def draw_inventories(draw: st.DrawFn) -> tuple[tuple[NodeName, ...], list[NodeIn
     on: dict[NodeName, list[RankContainer]] = {node: [] for node in NODES}
     for at in range(draw(st.integers(0, 5))):
         kind = draw(st.sampled_from(("ours", "foreign", "both")))
-        held, port = draw(st.integers(0, 40)), draw(st.sampled_from((None, 8000, 9000)))
+        memory, port = draw(st.integers(0, 40)), draw(st.sampled_from((None, 8000, 9000)))
         group = draw(st.sampled_from(("llm", "tts")))
         if kind == "both":
             for rank, node in enumerate(NODES):
                 one = make_container(f"m{at}-{rank}", instance=f"m{at}", rank=f"{rank}/2", run=f"run{at}", group=group)
-                on[node].append(make_rank_container(node, held, one, port if rank == 0 else None))
+                on[node].append(make_rank_container(node, memory, one, port if rank == 0 else None))
             continue
         node = draw(st.sampled_from(NODES))
         one = (
@@ -267,7 +267,7 @@ def draw_inventories(draw: st.DrawFn) -> tuple[tuple[NodeName, ...], list[NodeIn
             if kind == "foreign"
             else make_container(f"c{at}", instance=f"i{at}", group=group)
         )
-        on[node].append(make_rank_container(node, held, one, port if kind == "ours" else None))
+        on[node].append(make_rank_container(node, memory, one, port if kind == "ours" else None))
     targets = draw(st.sampled_from((NODES[:1], NODES[1:], NODES)))
     need, group = draw(st.integers(0, 130)), draw(st.sampled_from((None, "llm")))
     sites = [

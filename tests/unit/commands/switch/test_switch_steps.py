@@ -20,8 +20,7 @@ from sparkctl.commands.switch.switch_transaction import find_ownership_loss
 from sparkctl.errors import NodeError, NodeUnreachable, OperationRefused, SparkctlError
 from sparkctl.model.node import NodeName
 from sparkctl.model.switch_plan import JournalPresence, SwitchJournal, SwitchJournalStatus, SwitchStep
-from sparkctl.monitor.switch_journal_io import SwitchInProgress
-from sparkctl.node.switch_journal_codec import NO_JOURNAL, encode_switch_journal
+from sparkctl.monitor.switch_journal_io import NO_JOURNAL, SwitchInProgress, encode_switch_journal
 
 ONE, TWO, THREE = (NodeName(f"spark{number}") for number in (1, 2, 3))
 A, S = FinishAction, SwitchStep

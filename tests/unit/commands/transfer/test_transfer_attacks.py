@@ -318,23 +318,23 @@ async def start_receiver(session: NodeSession, **changes: Any) -> AsyncIterator[
     """A receiver that waits for one stream without a job; yields it, its port, and what its sender is told."""
     sender, own = make_certificate_pair()
     request = {"role": "take", "tls": own, "streams": 1, "listen": [HERE], "peers": [HERE], "jobs": [], **changes}
-    held = await start_transfer_program(session, request)
+    memory = await start_transfer_program(session, request)
     try:
-        yield held, json.loads(await held.readline())["ports"][0], sender
+        yield memory, json.loads(await memory.readline())["ports"][0], sender
     finally:
-        await held.release()
+        await memory.release()
 
 
 async def finish_as_sender(session: NodeSession, port: int, tls: dict[str, str]) -> dict[str, Any]:
     """Be the sender that the receiver waits for; return its last words."""
     request = {"role": "send", "tls": tls, "streams": 1, "jobs": [], "dial": [[HERE, HERE, port, "lo"]]}
-    held = await start_transfer_program(session, request)
+    memory = await start_transfer_program(session, request)
     try:
-        said = json.loads(await held.readline())
+        said = json.loads(await memory.readline())
         assert isinstance(said, dict)
         return said
     finally:
-        await held.release()
+        await memory.release()
 
 
 def await_closed(port: int) -> None:
@@ -365,15 +365,15 @@ async def test_where_no_descriptor_is_left_the_port_stays_open(tmp_path: Path) -
         {"role": "take", "tls": own, "streams": 1, "listen": [HERE], "peers": [HERE], "jobs": []}
     )
     async with open_two_sessions() as (one, two):
-        held = await two.link.start_process(["sh", "-c", 'ulimit -n 24; exec "$@"', "sh", *asked.argv])
-        await held.write(asked.stdin)
-        port = json.loads(await held.readline())["ports"][0]
+        process = await two.link.start_process(["sh", "-c", 'ulimit -n 24; exec "$@"', "sh", *asked.argv])
+        await process.write(asked.stdin)
+        port = json.loads(await process.readline())["ports"][0]
         with ExitStack() as stack:
             for _ in range(60):
                 stack.enter_context(socket.create_connection((HERE, port)))
             await asyncio.sleep(1.0)
         assert await finish_as_sender(one, port, sender) == {"done": True}
-        await held.release()
+        await process.release()
 
 
 async def test_nobody_but_the_expected_address_is_greeted() -> None:
@@ -387,15 +387,15 @@ async def test_nobody_but_the_expected_address_is_greeted() -> None:
 
 
 async def test_a_stranger_with_a_certificate_of_his_own_is_turned_away() -> None:
-    async with open_two_sessions() as (one, two), start_receiver(two, meeting=4) as (held, port, _):
+    async with open_two_sessions() as (one, two), start_receiver(two, meeting=4) as (memory, port, _):
         await finish_as_sender(
             one, port, make_certificate_pair()[0] | {"peer": make_certificate_pair()[1]["certificate"]}
         )
         own, other = make_certificate_pair()
         said = await finish_as_sender(one, port, {**own, "peer": other["certificate"]})
         assert said["kind"] == "tampered"  # to him, we are the wrong one, too
-        assert json.loads(await held.readline()) == {"at": 0}
-        assert json.loads(await held.readline())["error"] == "the other end did not come"
+        assert json.loads(await memory.readline()) == {"at": 0}
+        assert json.loads(await memory.readline())["error"] == "the other end did not come"
 
 
 async def test_the_key_is_on_no_disk_and_in_no_command_line(tmp_path: Path) -> None:

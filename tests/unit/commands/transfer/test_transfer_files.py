@@ -183,10 +183,10 @@ async def test_a_transfer_program_ends_without_its_operator(tmp_path: Path) -> N
     request = {"role": "take", "tls": make_certificate_pair()[1], "streams": 1, "listen": ["127.0.0.1"], "peers": ["127.0.0.1"],
                "jobs": [], "lock": None}  # fmt: skip
     async with open_two_sessions() as (one, _):
-        held = await start_transfer_program(one, request)
-        await held.readline()
+        memory = await start_transfer_program(one, request)
+        await memory.readline()
         began = time.monotonic()
-        await held.release()
+        await memory.release()
         assert time.monotonic() - began < 1.9  # by itself, and not by the kill that follows two seconds later
 
 

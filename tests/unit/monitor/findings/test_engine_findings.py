@@ -56,9 +56,9 @@ def run(detector: Detector, until: float, meter_at: Callable[[float], EngineMete
     return run_detector(detector, make_snapshot_series(2, until, lambda at: see(at, meter_at(at))))
 
 
-def find_first(told: list[list[Finding]]) -> tuple[float, Finding]:
+def find_first(result: list[list[Finding]]) -> tuple[float, Finding]:
     """Return the second of the first finding, and the finding."""
-    return next((2.0 * at, found[0]) for at, found in enumerate(told) if found)
+    return next((2.0 * at, found[0]) for at, found in enumerate(result) if found)
 
 
 def accept(length: float | None, rate: float | None, meter: EngineMeter = DECODING) -> EngineMeter:
@@ -66,8 +66,8 @@ def accept(length: float | None, rate: float | None, meter: EngineMeter = DECODI
 
 
 def test_drafts_of_which_none_is_accepted() -> None:
-    told = run(RejectedDraftsDetector(), 30, lambda at: accept(1.0, 0.0))
-    at, finding = find_first(told)
+    findings = run(RejectedDraftsDetector(), 30, lambda at: accept(1.0, 0.0))
+    at, finding = find_first(findings)
     assert (at, finding.kind, finding.severity) == (10, FindingKind.DRAFTS_REJECTED, Severity.WARNING)
     assert "accepts none of its drafts" in finding.summary
     assert [str(one) for one in finding.evidence] == ["accept length 1.00 tokens a step", "accepted 0 % of drafts"]
@@ -108,8 +108,10 @@ def read_prompts(rate: float, hits: float, **more: object) -> EngineMeter:
 
 def test_a_session_whose_prefixes_are_lost() -> None:
     """An agent's turns: first 90 % of their prompts is found, then nothing."""
-    told = run(LostPrefixDetector(), 400, lambda at: read_prompts(600, 0.9) if at < 100 else read_prompts(1500, 0.02))
-    at, finding = find_first(told)
+    findings = run(
+        LostPrefixDetector(), 400, lambda at: read_prompts(600, 0.9) if at < 100 else read_prompts(1500, 0.02)
+    )
+    at, finding = find_first(findings)
     assert 160 <= at <= 180, "100,000 tokens at 1,500 a second"
     assert (finding.kind, finding.severity) == (FindingKind.PREFIX_CACHE, Severity.NOTE)
     assert finding.since is not None
@@ -154,10 +156,10 @@ def test_an_engine_that_tells_who_has_a_first_token_is_believed() -> None:
 
 
 def test_a_prompt_that_is_counted_when_it_ends_fills_the_cache_meanwhile() -> None:
-    told = run(
+    findings = run(
         StarvedDecodeDetector(), 60, lambda at: DECODING if at < 20 else replace(STANDING, kv_usage=0.2 + at / 1000)
     )
-    assert find_first(told)[0] == 30
+    assert find_first(findings)[0] == 30
     assert not any(run(StarvedDecodeDetector(), 60, lambda at: DECODING if at < 20 else STANDING)), "nothing is read"
 
 
@@ -189,8 +191,8 @@ def test_prompts_that_starve_nobody() -> None:
 
 
 def test_requests_that_stand_still() -> None:
-    told = run(StalledRequestsDetector(), 240, lambda at: STANDING)
-    at, finding = find_first(told)
+    findings = run(StalledRequestsDetector(), 240, lambda at: STANDING)
+    at, finding = find_first(findings)
     assert (at, finding.kind, finding.severity) == (180, FindingKind.STALLED, Severity.PROBLEM)
     waiting = replace(DECODING, activity=EngineActivity.IDLE, generation_rate=0.0, steps=0.0, running=0, waiting=3)
     assert find_first(run(StalledRequestsDetector(), 240, lambda at: waiting))[0] == 180
@@ -242,11 +244,11 @@ def test_a_real_engine_under_load_gives_no_finding(detector: type[Detector]) -> 
     """vLLM on an H100: one to 128 requests, contexts of 16,000 tokens, prompts alone, mixed load, idleness between."""
     with gzip.open(RECORDING, "rt", encoding="utf-8") as file:
         _, *readings = (json.loads(line) for line in file)
-    window, engine, judge, told = MetricsWindow(), load_engine("vllm"), detector(), []
+    window, engine, judge, result = MetricsWindow(), load_engine("vllm"), detector(), []
     for reading in readings:
         window.add_reading(reading["at"], engine.parse_metrics(reading["page"]))
-        told += judge.detect(see(reading["at"] + 100, window.compute_meter(reading["at"])))
-    assert told == []
+        result += judge.detect(see(reading["at"] + 100, window.compute_meter(reading["at"])))
+    assert result == []
 
 
 @pytest.mark.parametrize("detector", ALL)

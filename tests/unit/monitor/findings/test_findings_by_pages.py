@@ -122,9 +122,9 @@ def watch(engine: str, until: int, load_at: Callable[[int], Load]) -> dict[Findi
 
 @ENGINES
 def test_drafts_of_which_none_is_accepted(engine: str) -> None:
-    told = watch(engine, 60, lambda at: Load(drafted=30.0))
-    assert set(told) == {FindingKind.DRAFTS_REJECTED}
-    assert told[FindingKind.DRAFTS_REJECTED] <= 20
+    findings = watch(engine, 60, lambda at: Load(drafted=30.0))
+    assert set(findings) == {FindingKind.DRAFTS_REJECTED}
+    assert findings[FindingKind.DRAFTS_REJECTED] <= 20
     assert watch(engine, 300, lambda at: Load(drafted=30.0, accepted=40.0, tokens=70.0)) == {}
 
 
@@ -136,9 +136,9 @@ def test_a_prefix_cache_that_serves_no_more(engine: str) -> None:
         is_lost = at >= 120
         return Load(computed=2000.0 if is_lost else 100.0, found=0.0 if is_lost else 2000.0, begun=at % 30 == 0)
 
-    told = watch(engine, 300, load_at)
-    assert FindingKind.PREFIX_CACHE in told
-    assert 160 <= told[FindingKind.PREFIX_CACHE] <= 200, "100,000 tokens at 2,000 a second"
+    findings = watch(engine, 300, load_at)
+    assert FindingKind.PREFIX_CACHE in findings
+    assert 160 <= findings[FindingKind.PREFIX_CACHE] <= 200, "100,000 tokens at 2,000 a second"
     assert watch(engine, 300, lambda at: Load(computed=100.0, found=2000.0, begun=at % 30 == 0)) == {}
 
 
@@ -149,17 +149,17 @@ def test_a_long_prompt_that_takes_every_step(engine: str) -> None:
     def load_at(at: int) -> Load:
         return Load() if at < 30 else Load(tokens=3.0 * (at % 5 == 0), computed=8192.0 * (at % 5 == 0), gap=4.8)
 
-    told = watch(engine, 120, load_at)
-    assert set(told) == {FindingKind.PREFILL_STARVES}
-    assert 60 <= told[FindingKind.PREFILL_STARVES] <= 90
+    findings = watch(engine, 120, load_at)
+    assert set(findings) == {FindingKind.PREFILL_STARVES}
+    assert 60 <= findings[FindingKind.PREFILL_STARVES] <= 90
     mixed = watch(engine, 120, lambda at: Load(tokens=15.0, computed=1000.0, gap=0.2, begun=1.0))
     assert mixed == {}, "prompts beside tokens that come"
 
 
 @ENGINES
 def test_a_prompt_that_lets_the_others_no_token_at_all(engine: str) -> None:
-    told = watch(engine, 80, lambda at: Load() if at < 30 else Load(tokens=0.0, computed=1500.0, running=4))
-    assert set(told) == {FindingKind.PREFILL_STARVES}
+    findings = watch(engine, 80, lambda at: Load() if at < 30 else Load(tokens=0.0, computed=1500.0, running=4))
+    assert set(findings) == {FindingKind.PREFILL_STARVES}
 
 
 @ENGINES
@@ -170,18 +170,18 @@ def test_requests_that_stand_although_metrics_and_health_answer(engine: str) -> 
         checked = float(at % 6 == 0) if engine == "sglang" else 0.0
         return Load(waiting=1) if at < 30 else Load(tokens=0.0, computed=checked, waiting=1)
 
-    told = watch(engine, 300, load_at)
-    assert set(told) == {FindingKind.STALLED}
-    assert 210 <= told[FindingKind.STALLED] <= 260
+    findings = watch(engine, 300, load_at)
+    assert set(findings) == {FindingKind.STALLED}
+    assert 210 <= findings[FindingKind.STALLED] <= 260
     ended = watch(engine, 400, lambda at: Load() if at < 30 else Load(tokens=0.0, running=3 * (at < 60)))
     assert ended == {}, "gauges that stand for half a minute after the load"
 
 
 @ENGINES
 def test_a_full_cache_that_throws_requests_out(engine: str) -> None:
-    told = watch(engine, 80, lambda at: Load(usage=0.97, thrown=0.5, running=20, waiting=6))
-    assert set(told) == {FindingKind.KV_FULL}
-    assert told[FindingKind.KV_FULL] <= 40
+    findings = watch(engine, 80, lambda at: Load(usage=0.97, thrown=0.5, running=20, waiting=6))
+    assert set(findings) == {FindingKind.KV_FULL}
+    assert findings[FindingKind.KV_FULL] <= 40
     assert watch(engine, 80, lambda at: Load(usage=0.99, running=20, waiting=6)) == {}, "full alone is no fault"
 
 

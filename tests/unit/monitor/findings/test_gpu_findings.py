@@ -13,7 +13,7 @@ from sparkctl.model.finding import FindingKind, Severity
 from sparkctl.model.phase import Phase
 from sparkctl.model.sample import Gpu, GpuEvents
 from sparkctl.monitor.findings import MAX_SAMPLE_GAP, ConditionTimer
-from sparkctl.monitor.findings.gpu_detectors import BusyWaitDetector, StuckClockDetector, ThermalDetector
+from sparkctl.monitor.findings.host_detectors import BusyWaitDetector, StuckClockDetector, ThermalDetector
 from tests.unit.monitor.findings.node_snapshots import (
     BEGIN,
     HEALTHY,
@@ -141,12 +141,12 @@ def test_conditions_of_gone_processes_are_forgotten() -> None:
 
 @given(st.lists(st.tuples(st.floats(0.1, 10), st.booleans()), max_size=60))
 def test_nothing_is_told_before_it_has_lasted_in_one_piece(steps: list[tuple[float, bool]]) -> None:
-    detector, now, held = StuckClockDetector(), 0.0, None
+    detector, now, memory = StuckClockDetector(), 0.0, None
     for seconds, is_stuck in steps:
         now += seconds
         found = detector.detect(make_gpu_snapshot(now, STUCK if is_stuck else HEALTHY))
-        held = None if not is_stuck else now if held is None else held
-        assert bool(found) == (held is not None and now - held >= StuckClockDetector.SECONDS)
+        memory = None if not is_stuck else now if memory is None else memory
+        assert bool(found) == (memory is not None and now - memory >= StuckClockDetector.SECONDS)
 
 
 def add_throttle_events(at: float, one: Gpu, grown: int) -> Gpu:
@@ -231,9 +231,9 @@ def test_an_engine_that_makes_tokens_does_not_spin() -> None:
         Phase.READY, numbers=EngineMeter(activity=EngineActivity.DECODING, generation_rate=3.0)
     )
     idle = make_instance_view(Phase.READY, numbers=EngineMeter(activity=EngineActivity.IDLE))
-    for one, told in ((decoding, False), (idle, True)):
+    for one, expected in ((decoding, False), (idle, True)):
         curve = make_snapshot_series(2, 90, lambda at, one=one: make_snapshot(at, gpus=(SPINNING,), instances=(one,)))  # type: ignore[misc]
-        assert any(run_detector(BusyWaitDetector(), curve)) is told
+        assert any(run_detector(BusyWaitDetector(), curve)) is expected
 
 
 def test_a_stuck_clock_and_a_spinning_gpu_are_never_both() -> None:

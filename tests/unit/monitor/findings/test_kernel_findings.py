@@ -14,8 +14,8 @@ from sparkctl.model.kernel_event import BootEnd, KernelEvent, KernelLine
 from sparkctl.model.sample import MemoryDetail, RdmaLane, Sample
 from sparkctl.monitor.findings.host_detectors import KernelEventDetector, list_unclean_boot, rate_kernel_line
 from sparkctl.monitor.findings.node_settings import list_setting_findings
+from sparkctl.monitor.kernel_log import decode_kernel_line, load_kernel_rules
 from sparkctl.node.agent_decoder import AgentHello
-from sparkctl.node.kernel_log_decoder import decode_kernel_line, load_kernel_rules
 from tests.unit.monitor.findings.node_snapshots import BEGIN, ID, NODE, make_snapshot
 
 OOM = "Out of memory: Killed process 41872 (VLLM::EngineCor) total-vm:158493688kB, anon-rss:1000kB"

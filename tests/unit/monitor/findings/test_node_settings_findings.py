@@ -31,8 +31,8 @@ SAMPLE = Sample(
 )
 
 
-def find_findings(check: str, who: AgentHello, sample: Sample = SAMPLE) -> list[Finding]:
-    return [one for one in list_setting_findings(NODE, who, sample) if one.kind == check]
+def find_findings(check: str, caller: AgentHello, sample: Sample = SAMPLE) -> list[Finding]:
+    return [one for one in list_setting_findings(NODE, caller, sample) if one.kind == check]
 
 
 def test_a_node_in_good_order() -> None:
@@ -71,20 +71,20 @@ def test_a_landmine_in_a_file_is_told_with_the_file() -> None:
     ],
 )
 def test_earlyoom_as_it_runs(arguments: str, version: str | None, swap: int, severity: Severity, words: str) -> None:
-    who = replace(WHO, earlyoom=EarlyoomStatus(version, ("/usr/bin/earlyoom", *arguments.split()), None))
-    (found,) = find_findings("earlyoom", who, replace(SAMPLE, memory=replace(MEMORY, swap_total=swap * GIB)))
+    hello = replace(WHO, earlyoom=EarlyoomStatus(version, ("/usr/bin/earlyoom", *arguments.split()), None))
+    (found,) = find_findings("earlyoom", hello, replace(SAMPLE, memory=replace(MEMORY, swap_total=swap * GIB)))
     assert found.severity is severity
     assert words in found.summary
 
 
 @pytest.mark.parametrize(
-    ("configured", "told"), [('"-m 2 -s 80"', False), ("'-m 2 -s 80'", False), ('"-m 9"', True), ('"-m 2', False)]
+    ("configured", "expected"), [('"-m 2 -s 80"', False), ("'-m 2 -s 80'", False), ('"-m 9"', True), ('"-m 2', False)]
 )
-def test_a_file_that_earlyoom_has_not_read_yet(configured: str, told: bool) -> None:
+def test_a_file_that_earlyoom_has_not_read_yet(configured: str, expected: bool) -> None:
     found = find_findings(
         "earlyoom", replace(WHO, earlyoom=EarlyoomStatus("1.7", ("earlyoom", "-m", "2", "-s", "80"), configured))
     )
-    assert (len(found) == 2) is told
+    assert (len(found) == 2) is expected
 
 
 def test_earlyoom_that_does_not_run() -> None:

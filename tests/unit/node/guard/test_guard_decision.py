@@ -49,19 +49,19 @@ def play_curve(
     curve: Curve, seconds: float, floor: int = DEFAULT_FLOOR_BYTES, phase: float = 0.0, late: float = 0.0
 ) -> GuardCourse:
     """Sample a curve as the guard does: every CALM, or FAST where the last step asked for it, each look ``late``."""
-    at, looks, readings, acts = phase, 0, list[MeminfoReading](), set[str]()
+    at, count, readings, acts = phase, 0, list[MeminfoReading](), set[str]()
     while at < seconds:
         available = max(0, int(curve(at)))
         readings.append(MeminfoReading(at, available, available, CACHE, 0))
         if len(readings) > 250:
             del readings[:125]
         step = decide_action(floor, readings)
-        looks += 1
+        count += 1
         acts.add(step.act)
         if step.act == "kill":
-            return GuardCourse(at, curve(at), looks, frozenset(acts))
+            return GuardCourse(at, curve(at), count, frozenset(acts))
         at += (FAST_READ_SECONDS if step.close else CALM_READ_SECONDS) + late
-    return GuardCourse(None, curve(seconds), looks, frozenset(acts))
+    return GuardCourse(None, curve(seconds), count, frozenset(acts))
 
 
 def make_falling_curve(start: float, slope: float, end: float = -1e18, since: float = 1.0) -> Curve:
@@ -177,8 +177,8 @@ def test_a_jump_between_two_readings_is_not_ended(size: float, left: float, phas
 
 @pytest.mark.parametrize("phase", [0.0, 0.02, 0.04, 0.06, 0.08])
 def test_the_falls_that_froze_real_machines(phase: float) -> None:
-    held = play_curve(make_falling_curve(34 * GIB, 21.3 * GIB / 1.5, 12.7 * GIB), 10, phase=phase)
-    assert held.killed_at is None
+    memory = play_curve(make_falling_curve(34 * GIB, 21.3 * GIB / 1.5, 12.7 * GIB), 10, phase=phase)
+    assert memory.killed_at is None
     for start, slope in ((34, 21.3 / 1.5), (9.9, 7.5 / 2.9), (9.9, 7.5 / 1.0)):
         lost = play_curve(make_falling_curve(start * GIB, slope * GIB), 30, phase=phase)
         assert lost.killed_at is not None

@@ -106,6 +106,8 @@ def test_the_only_engine_among_several_services_is_read() -> None:
     written = import_and_check(text, "compose.yaml")
     assert (written.profile.name, written.profile.engine) == ("llm", "vllm")
     assert "services.db" in list_keys_of(written, KeyOutcome.UNSUPPORTED)
+    script = text.replace("vllm serve Qwen/Qwen3-8B", "bash -lc 'set -e; echo up; vllm serve Qwen/Qwen3-8B'")
+    assert import_and_check(script).profile.image == "a/b:1"
     neither = "services: {db: {image: 'postgres:15'}, cache: {image: 'redis:7'}}\n"
     with pytest.raises(InvalidInput, match="2 services: db, cache") as error:
         import_and_check(neither, "compose.yaml")
@@ -134,10 +136,10 @@ def test_a_service_without_an_image_is_said() -> None:
 def test_every_key_of_the_file_is_accounted_for() -> None:
     written = import_and_check(FILE, "compose.yaml", service="llm")
     data = yaml.safe_load(FILE)
-    told = {
+    found = {
         key.replace(" ", ".").split(".")[0] for key in (account.key for account in written.imported.ledger.accounts)
     }
-    assert [key for key in (*data["services"]["llm"], *data) if key not in told] == []
+    assert [key for key in (*data["services"]["llm"], *data) if key not in found] == []
 
 
 def test_a_default_of_several_words_is_split_as_compose_does() -> None:

@@ -102,12 +102,12 @@ def test_a_malformed_object_beside_a_form_is_told_with_its_place(
     written = import_and_check(text, origin)
     assert written.profile.image == "a/x:1"
     line_number = next(at for at, row in enumerate(text.splitlines(), 1) if "sparkctl" in row)
-    told = {
+    found = {
         key: why
         for key, why in list_keys_of(written, KeyOutcome.UNSUPPORTED).items()
         if f"{origin}:{line_number}: " in str(why)
     }
-    assert [key for key, why in told.items() if field in key and words in str(why)] or not words
+    assert [key for key, why in found.items() if field in key and words in str(why)] or not words
 
 
 def test_placeholders_that_hold_each_other_end() -> None:
@@ -342,9 +342,9 @@ def test_a_running_container_is_held_to_the_same() -> None:
 
 def test_nothing_enters_a_profile_without_an_account() -> None:
     written = import_and_check("model: o/m\ncontainer: a/x:1\nruntime: vllm\ncommand: vllm serve o/m\n", "x.yaml")
-    told = {account.to: account.key for account in written.imported.ledger.list_keys_by_outcome(KeyOutcome.MAPPED)}
+    found = {account.to: account.key for account in written.imported.ledger.list_keys_by_outcome(KeyOutcome.MAPPED)}
     for field in ("mounts", "container.ipc", "container.network", "container.shm_size"):
-        assert told[field] == f"sparkrun's own {field}"
+        assert found[field] == f"sparkrun's own {field}"
 
 
 @pytest.mark.parametrize(

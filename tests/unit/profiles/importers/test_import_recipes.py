@@ -171,10 +171,10 @@ def test_every_key_of_a_recipe_is_accounted_for() -> None:
 
     for text in (EUGR, SPARKRUN):
         written = import_recipe(text)
-        told = {account.key for account in written.imported.ledger.accounts}
+        found = {account.key for account in written.imported.ledger.accounts}
         keys = set(yaml.safe_load(text)) - {"defaults", "metadata", "volumes", "env"}
         assert keys
-        assert not {key for key in keys - told if not any(one.startswith((f"{key}.", f"{key}[")) for one in told)}
+        assert not {key for key in keys - found if not any(one.startswith((f"{key}.", f"{key}[")) for one in found)}
 
 
 def test_a_recipe_without_a_command_gets_its_flags_by_the_tools_table() -> None:
@@ -400,9 +400,9 @@ def test_recipes_of_other_servers_are_their_engines(runtime: str, command: str, 
         "x.yaml",
     ).profile
     assert (profile.engine, profile.model.path, profile.port) == (engine, "o/m", 8123)
-    told = list(engines.load_engine(engine).build_command(profile))
-    assert told.count("o/m") == 1
-    assert told[told.index(words[0]) :][:2] == words
+    result = list(engines.load_engine(engine).build_command(profile))
+    assert result.count("o/m") == 1
+    assert result[result.index(words[0]) :][:2] == words
 
 
 def test_a_recipe_for_more_sparks_than_a_profile_has_says_so() -> None:

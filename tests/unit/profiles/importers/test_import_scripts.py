@@ -44,7 +44,7 @@ def test_a_command_that_is_an_array_is_read() -> None:
 def test_an_array_that_the_text_does_not_set_is_said() -> None:
     text = f'docker run -p 8000:8000 {IMAGE} --model org/m "${{EXTRA[@]}}"'
     assert import_docker_line(text).args == ()
-    assert "EXTRA: not set in the text" in list_remarks(text)
+    assert "script (EXTRA)" in list_remarks(text)
 
 
 def test_what_a_condition_sets_is_said_and_overrides_nothing() -> None:
@@ -55,7 +55,7 @@ def test_what_a_condition_sets_is_said_and_overrides_nothing() -> None:
     profile = import_docker_line(text)
     assert profile.image == "one/vllm:1"
     assert dict(profile.args) == {"enforce-eager": True}
-    assert "IMAGE, ARGS: set under a condition" in list_remarks(text)
+    assert "(IMAGE, ARGS)" in list_remarks(text)
 
 
 def test_the_first_branch_of_a_case_stands_as_a_whole() -> None:
@@ -116,7 +116,7 @@ def test_an_engine_that_is_started_in_a_container_by_hand() -> None:
     text = "docker exec -it -e M=org/m vllm /bin/bash -c '\n  vllm serve $M --tensor-parallel-size 2'"
     profile = import_docker_line(text)
     assert (profile.engine, profile.model.path) == ("vllm", "org/m")
-    assert "docker exec: how the container was started" in list_remarks(text)
+    assert "how the container was started is not in this line" in list_remarks(text)
 
 
 def test_what_a_text_exports_goes_into_the_container() -> None:
@@ -277,7 +277,7 @@ def test_a_variable_that_is_empty_unless_set_is_no_word() -> None:
     )
     written = import_and_check(command)
     assert dict(written.profile.args) == {"tensor-parallel-size": "1"}
-    assert "VLLM_EXTRA_ARGS: not set in the text" in " ".join(remark.text for remark in written.imported.ledger.remarks)
+    assert "(VLLM_EXTRA_ARGS)" in " ".join(remark.text for remark in written.imported.ledger.remarks)
     redirected = import_and_check(
         command.replace("--tensor-parallel-size 1 ${VLLM", "> ${LOG:-} --tensor-parallel-size 1 ${VLLM")
     )
@@ -340,3 +340,29 @@ def test_the_port_of_what_runs_before_the_engine_is_not_the_engines() -> None:
     line = f"docker run --network host {IMAGE} bash -c 'ray start --head --port 6379 && vllm serve org/m"
     assert import_docker_line(f"{line} --port 8005 --served-model-name q'").port == 8005
     assert import_docker_line(f"{line} -tp 2'").port is None
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        'start() {\n  if groups | grep -qw docker; then\n    docker "$@"\n  else\n    sudo docker "$@"\n  fi\n}\nstart',
+        'function start { podman "${@}"; }\nstart',
+        'start() { echo "+ $*"; "$@"; }\nstart docker',
+        'start()\n{\n  [ -n "$DRY_RUN" ] && return\n  "$@"\n}\nmkdir -p x && start docker',
+    ],
+)
+def test_a_function_that_passes_its_words_on_is_what_it_runs(function: str) -> None:
+    # The shape of github.com/Ryukijano/NV-Disruptron, scripts/start_vllm_backend.sh
+    profile = import_docker_line(f"{function} run -d {IMAGE} --model org/m --port 8001")
+    assert (profile.image, profile.model.path, profile.port) == (IMAGE, "org/m", 8001)
+
+
+def test_a_function_that_only_prints_its_words_runs_nothing() -> None:
+    with pytest.raises(InvalidInput, match="neither a recipe nor a command line"):
+        import_and_check('say() {\n  echo "$@"\n}\nsay run -d x --model org/m')
+
+
+def test_why_the_name_of_a_secret_is_doubtful_can_be_read() -> None:
+    remarks = list_remarks(f'docker run -p 8000:8000 {IMAGE} ${{HF_TOKEN:+-e HF_TOKEN="$HF_TOKEN"}} --model org/m')
+    assert "not set in the text" in remarks
+    assert "(HF_TOKEN)" in remarks

@@ -128,20 +128,20 @@ async def test_run_and_hold_through_every_shell(link: SshConnection, server: Ser
     assert done.stdout.decode() == "".join(f"{word}|" for word in NASTY[:-1])
     assert (await link.run(["sh", "-s", "--", "a b"], stdin=b'echo "$1"; exit 3\n')).stdout == b"a b\n"
     assert (await link.run(["no-such-command"])).status == 127
-    held = await link.start_process(["sh", "-c", 'echo first\nwhile read -r line; do echo "got $line"\ndone'])
-    assert await held.readline() == b"first\n"
-    await held.write(b"it's $HOME\n")
-    assert await held.readline() == b"got it's $HOME\n"
-    await held.release()
-    assert await held.readline() == b""
+    process = await link.start_process(["sh", "-c", 'echo first\nwhile read -r line; do echo "got $line"\ndone'])
+    assert await process.readline() == b"first\n"
+    await process.write(b"it's $HOME\n")
+    assert await process.readline() == b"got it's $HOME\n"
+    await process.release()
+    assert await process.readline() == b""
 
 
 async def test_what_a_login_shell_prints_is_not_the_commands(link: SshConnection, server: Server) -> None:
     server.shell = ["sh", "-c", 'echo "@@ end"; echo {\\"probe\\":1}; echo noise >&2; eval "$1"', "login"]
     done = await link.run(["sh", "-c", "echo out; echo err >&2"])
     assert (done.stdout, done.stderr) == (b"out\n", b"err\n")
-    held = await link.start_process(["echo", "out"])
-    assert await held.readline() == b"out\n"
+    process = await link.start_process(["echo", "out"])
+    assert await process.readline() == b"out\n"
 
 
 @pytest.mark.parametrize(

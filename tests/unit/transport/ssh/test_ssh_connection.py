@@ -106,10 +106,10 @@ async def test_endless_output_is_an_error(link: SshConnection) -> None:
 
 
 async def test_a_held_command_ends_when_released(link: SshConnection) -> None:
-    held = await link.start_process(["sh", "-c", "echo begun; cat >/dev/null"])
-    assert await held.readline() == b"begun\n"
-    await held.release()
-    assert await held.readline() == b""
+    process = await link.start_process(["sh", "-c", "echo begun; cat >/dev/null"])
+    assert await process.readline() == b"begun\n"
+    await process.release()
+    assert await process.readline() == b""
 
 
 async def test_sockets_are_carried(link: SshConnection, tmp_path: Path) -> None:
@@ -444,13 +444,13 @@ async def test_an_alias_of_the_ssh_config_is_enough(home: Path, server: Server) 
 
 
 async def test_what_runs_when_the_connection_breaks_is_lost(link: SshConnection, server: Server) -> None:
-    held = await link.start_process(["sh", "-c", "echo up; cat"])
-    assert await held.readline() == b"up\n"
+    process = await link.start_process(["sh", "-c", "echo up; cat"])
+    assert await process.readline() == b"up\n"
     running = asyncio.create_task(link.run(["cat"], stdin=b"", timeout=LIMITED))
     await running
     server.cut()
     with pytest.raises(ConnectionLost, match="spark1"):
-        await held.readline()
+        await process.readline()
     assert link.status.state is NodeState.UNREACHABLE
     for call in (link.run(["true"]), link.open_unix("/x"), link.open_tcp("127.0.0.1", 1), link.start_process(["true"])):
         with pytest.raises(ConnectionLost):

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from sparkctl import engines
 from sparkctl.model.container import ContainerState
+from sparkctl.model.decode_step import DecodeStepSpec
 from sparkctl.model.engine_metrics import (
     DraftAcceptance,
     EngineActivity,
@@ -18,6 +19,7 @@ from sparkctl.model.engine_metrics import (
     EngineFactName,
     EngineMeter,
     MeterSource,
+    StepLoad,
 )
 from sparkctl.model.events import CommandEnded, NodeStateChanged, Outcome, PhaseChanged
 from sparkctl.model.finding import Finding, FindingKind, Severity, find_same
@@ -40,7 +42,13 @@ from sparkctl.views.overview.overview_view import (
     render_overview,
 )
 from sparkctl.views.overview.tile_model import NodeTileModel, StartOffer
-from sparkctl.views.overview.tile_rows import DrawArea, choose_chart_minutes, describe_engine, render_engine_facts
+from sparkctl.views.overview.tile_rows import (
+    DrawArea,
+    choose_chart_minutes,
+    describe_engine,
+    render_bandwidth,
+    render_engine_facts,
+)
 from sparkctl.views.text.frame_layout import MIN_TILE_LINES
 from sparkctl.views.text.styled_text import TextStyle, join_text, measure_row, to_ascii
 
@@ -172,7 +180,7 @@ def test_what_others_measured_stands_beside_the_throughput(columns: int) -> None
     post = ComparableReference("https://example.org/post", (ReferenceRate(1, FigureRange(12.7, 12.7), 640),))
     alone = replace(READY, reference=post, numbers=replace(DRAFTED, generation_rate=12.4, running=1.0, waiting=0.0))
     (row,) = [line for line in render_tile(make_tile(alone), columns + 4).splitlines() if "tok/s" in line]
-    assert "12.4 tok/s  source 12.7 " in row
+    assert "12.4 tok/s  published 12.7 " in row
     assert "1 run" in row
     assert "KV" in row
     three = replace(alone, numbers=replace(alone.numbers, running=3.0))
@@ -245,8 +253,8 @@ def test_what_goes_on_is_said_before_what_comes_next_also_where_no_progress_of_i
     assert timeline is not None
     shown = " ".join(render_tile(make_tile(coming, timelines={"qwen36": timeline})).split())
     assert "started ✓ loading then warming up" in shown
-    told = replace(coming, step=Step("weights", 12, 18))
-    assert "✓ then warming up" in " ".join(render_tile(make_tile(told, timelines={"qwen36": timeline})).split()), (
+    changed = replace(coming, step=Step("weights", 12, 18))
+    assert "✓ then warming up" in " ".join(render_tile(make_tile(changed, timelines={"qwen36": timeline})).split()), (
         "its row says it"
     )
     bare = replace(coming, step=Step("weights"))
@@ -338,7 +346,19 @@ def test_a_worker_says_where_it_is_served_and_a_missing_bandwidth_why() -> None:
     assert "its head answers, on spark2 · 12.7 tok/s" in shown
     assert "rank 0 of 2 · head" in render_tile(make_tile(head))
     assert ":8003 · rank 0 of 2 " in render_tile(make_tile(head), count=6)
-    assert "reads   —  set model.weights in the profile" in render_tile(make_tile(READY))
+    assert "mem BW  —  set model.weights in the profile" in render_tile(make_tile(READY))
+
+
+def test_why_there_is_no_bandwidth_beside_many_prompts_is_a_word_in_a_tile_and_a_sentence_on_its_page() -> None:
+    assert READY.numbers is not None
+    busy = replace(READY.numbers, step_load=StepLoad(prompt_tokens=64.0))
+    one = replace(READY, numbers=busy, per_step=DecodeStepSpec(weights=10**10))
+    for columns in (60, 80, 120):
+        assert re.search("mem BW  —  prefilling +[│┃]", render_tile(make_tile(one), columns=columns))
+    rows = render_bandwidth(one, make_tile(one), DrawArea(56), most_lines=3)
+    assert "64 of their tokens a decode step, and what they read cannot be counted" in " ".join(
+        " ".join(join_text(row).split()) for row in rows
+    )
 
 
 def test_a_tall_tile_shows_the_last_minutes_with_the_ends_of_their_scale() -> None:
@@ -427,13 +447,13 @@ def test_an_idle_tile_offers_what_starts_now_with_a_known_speed_and_no_dash_wher
         StartOffer(name="too-big", fit=replace(fit, answer=FitOutcome.SHORT), missing=("image",)),
     )
     idle = make_tile(offers=offers, start_key="u")
-    for columns, lines, told in (
+    for columns, lines, expected in (
         (60, 30, "23.3 tok/s"),
-        (100, 30, "23.3 tok/s by its source"),
+        (100, 30, "23.3 tok/s published"),
         (80, 12, "12.7 tok/s"),
     ):
         shown = render_tile(idle, columns, lines)
-        assert told in shown
+        assert expected in shown
         assert "— tok/s" not in shown
         assert "— to ready" not in shown
         assert "↓" not in "".join(line for line in shown.splitlines() if "MB/s" not in line), (
@@ -531,7 +551,7 @@ def test_no_notice_and_no_curve_moves_a_tile(columns: int, high: int) -> None:
     )  # fmt: skip
     calm, busy_one = render_overview(quiet, columns, high), render_overview(loud, columns, high)
     assert calm.boxes == busy_one.boxes
-    for name in ("memory", "decode", "accept", "reads", "GPU"):
+    for name in ("memory", "decode", "accept", "mem BW", "GPU"):
         before, after = (
             [at for at, line in enumerate(map(join_text, made.rows)) if line[2:].startswith(f"{name} ")]
             for made in (calm, busy_one)
@@ -549,8 +569,8 @@ def test_where_there_is_room_more_of_what_happened_is_seen() -> None:
     ]
     assert counts[0] <= 6 < counts[1]
     logs = replace(scene, lines=(RecentLogLine(NODE, "q", "a line of a log"),) * 40)
-    told = [join_text(line) for line in render_overview(logs, 200, 68).rows]
-    assert sum("a line of a log" in line for line in told) >= sum("event " in line for line in told) > 6
+    lines = [join_text(line) for line in render_overview(logs, 200, 68).rows]
+    assert sum("a line of a log" in line for line in lines) >= sum("event " in line for line in lines) > 6
 
 
 def test_each_spark_has_its_share_of_the_log_and_what_is_wrong_comes_before_it() -> None:
@@ -607,21 +627,21 @@ def test_by_what_it_computes_stands_on_its_tile_as_far_as_there_is_room() -> Non
         phase=Phase.READY,
         facts=facts,
     )
-    told = join_text(render_engine_facts(one, DrawArea(90)) or ())
-    assert told == "uses    ▲ Marlin fallback · attention flashinfer · KV 512,432 tokens · 7.25 whole contexts"
+    lines = join_text(render_engine_facts(one, DrawArea(90)) or ())
+    assert lines == "engine  ▲ Marlin fallback · attention flashinfer · KV 512,432 tokens · 7.25 whole contexts"
     assert (
         join_text(render_engine_facts(one, DrawArea(58)) or ())
-        == "uses    ▲ Marlin fallback · flashinfer · KV 512,432 tokens"
+        == "engine  ▲ Marlin fallback · flashinfer · KV 512,432 tokens"
     )
-    assert join_text(render_engine_facts(one, DrawArea(56)) or ()).startswith("uses    ▲ Marlin fallback")
+    assert join_text(render_engine_facts(one, DrawArea(56)) or ()).startswith("engine  ▲ Marlin fallback")
     assert render_engine_facts(replace(one, facts=()), DrawArea(56)) is None
 
 
 def test_the_engines_version_is_what_its_log_says_and_a_bare_number_is_none() -> None:
     one = replace(READY, image="own/vllm:1", engine="vllm", facts=())
     assert describe_engine(one) == "vLLM"
-    told = replace(one, facts=(EngineFact(EngineFactName.ENGINE_VERSION, "0.32.0"),))
-    assert describe_engine(told) == "vLLM 0.32.0"
+    changed = replace(one, facts=(EngineFact(EngineFactName.ENGINE_VERSION, "0.32.0"),))
+    assert describe_engine(changed) == "vLLM 0.32.0"
     like = replace(
         one,
         image="lmsys/sglang:v0.5.12",

@@ -40,7 +40,7 @@ NOW = 1_770_000_000.0
 BROKEN = "schema: 1\nname: mine\nengine: sglang\nimage: x:1\nport: many\n"
 
 
-def make_running_instance(name: str, node: NodeName, held: int) -> InstanceView:
+def make_running_instance(name: str, node: NodeName, memory: int) -> InstanceView:
     return InstanceView(
         name=name,
         node=node,
@@ -49,7 +49,7 @@ def make_running_instance(name: str, node: NodeName, held: int) -> InstanceView:
         state=ContainerState.RUNNING,
         status="Up",
         ours=True,
-        memory=held,
+        memory=memory,
         phase=Phase.READY,
         profile=name,
         port=8003,

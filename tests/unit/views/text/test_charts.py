@@ -74,8 +74,8 @@ def test_a_gauge_is_as_wide_as_asked(share: float, columns: int) -> None:
 
 
 @given(st.integers(0, 200), st.none() | st.integers(0, 200), st.integers(1, 100))
-def test_a_claim_is_on_the_scale_of_the_whole(held: int, claimed: int | None, columns: int) -> None:
-    assert measure_row(render_claim_bar(held, claimed, 122, columns)) == columns
+def test_a_claim_is_on_the_scale_of_the_whole(memory: int, claimed: int | None, columns: int) -> None:
+    assert measure_row(render_claim_bar(memory, claimed, 122, columns)) == columns
 
 
 def test_what_is_held_beyond_the_claim_stands_out() -> None:

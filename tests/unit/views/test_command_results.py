@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sparkctl.model.events import CommandEnded, Outcome, WarningEmitted
 from sparkctl.model.node import NodeName
-from sparkctl.views.command_result_view import describe_command_result, describe_warning
+from sparkctl.views.event_log_view import describe_command_result, describe_warning
 
 ONE = NodeName("spark1")
 
