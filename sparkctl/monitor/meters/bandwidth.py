@@ -287,7 +287,10 @@ def _explain_blank(numbers: EngineMeter) -> str | None:
     if not load.is_running:
         return "the last request has ended: nothing is read now"
     if load.prompt_tokens is not None and is_prefilling(numbers):
-        return "too many prompts for an estimate"
+        return (
+            f"too many prompts for an estimate: {load.prompt_tokens:.0f} of their tokens a decode step, and what they read "
+            "cannot be counted"
+        )
     return None
 
 
