@@ -103,7 +103,7 @@ async def wait_for_turn(
     """
     name = request.profile.name
     async with AsyncExitStack() as waiting:
-        is_told, marker = False, None
+        was_reported, marker = False, None
         while True:
             try:
                 async with AsyncExitStack() as taken:
@@ -112,12 +112,12 @@ async def wait_for_turn(
                     return ended
             except (LockConflict, SwitchInProgress) as busy:
                 _refuse_unless_queued(request, busy)
-                if not is_told:
+                if not was_reported:
                     where = nodes or tuple(node.name for node in request.nodes)
                     marker = waiting.enter_context(QueuedStartFiles(ctx.history.directory).save_start(name, where))
                     words = f"{busy.message}. {name} {QUEUED_WORDS}; sparkctl down {name} ends the waiting"
                     emit(WarningEmitted(ctx.clock.unix_time(), None, words))
-                    is_told = True
+                    was_reported = True
             await ctx.interrupt.run_interruptible(ctx.clock.sleep(_QUEUE_SECONDS), _describe_not_started(request))
             if marker is not None and not marker.exists():
                 raise CommandInterrupted(f"{name} was not started: sparkctl down ended the waiting")
