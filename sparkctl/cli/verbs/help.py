@@ -11,6 +11,8 @@ import click
 
 from sparkctl.cli.help_formatter import fill_words, fit_example_lines
 
+_ABBREVIATION = re.compile(r"\boom\b")  # as engines and the demo's faults write it
+
 
 def _complete_subjects(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     return [one for one in (*_list_verbs(ctx), *_list_topics()) if one.startswith(incomplete)]
@@ -66,14 +68,16 @@ def help_command(ctx: click.Context, words: tuple[str, ...], as_man: bool) -> in
             )
     else:
         from sparkctl.cli.options import VERB_HINTS
-        from sparkctl.errors import InvalidInput, format_did_you_mean
+        from sparkctl.errors import InvalidInput, find_closest_match
+        from sparkctl.model.verdict import FailureCause
 
         subject = " ".join(words)
         if hint := VERB_HINTS.get(subject):
             raise InvalidInput(f"sparkctl has no command {subject}", hint)
-        known = (*_list_verbs(root), *_list_topics())
-        near = format_did_you_mean(subject, known, cutoff=0.7)
-        raise InvalidInput(f"there is no help about {subject!r}{near}", "sparkctl help")
+        known = (*_list_verbs(root), *_list_topics(), *FailureCause)
+        near = find_closest_match(_ABBREVIATION.sub("out-of-memory", subject), known, cutoff=0.7)
+        meant = f"; did you mean `{near}`?" if near else ""
+        raise InvalidInput(f"there is no help about {subject!r}{meant}", f"sparkctl help {near or ''}".rstrip())
     return 0
 
 

@@ -152,6 +152,21 @@ def test_a_model_of_the_hub_becomes_a_profile() -> None:
     assert run_command("profiles check q8").exit_code == 0
 
 
+@pytest.mark.parametrize(
+    ("line", "ways"),
+    [
+        ("history show", ["history"]),
+        ("switch", ["switch PROFILE --node NODE", "switch --continue"]),
+        ("help cuda-oom", ["help cuda-out-of-memory"]),
+        ("help memroy-fit", ["help memory-fit"]),
+    ],
+)
+def test_a_refusal_names_what_to_type_instead(line: str, ways: list[str]) -> None:
+    run = run_command(line)
+    assert run.exit_code == 2
+    assert [way for way in ways if f"try: sparkctl {way}" not in run.stderr] == [], run.stderr
+
+
 def test_each_cause_is_explained() -> None:
     for cause in FailureCause:
         run = run_command(f"help {cause}")
