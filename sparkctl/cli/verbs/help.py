@@ -129,16 +129,20 @@ def _find_headings(words: str) -> list[tuple[str, str, list[str]]]:
 
 
 def _fit_terminal(lines: Sequence[str]) -> list[str]:
-    """Return lines of a page (Markdown) as they fit the terminal; in a pipe as they are."""
+    """Return lines of a page (Markdown) as text that fits the terminal, its headings bold; in a pipe as they are."""
     from sparkctl.cli import stdout
+    from sparkctl.views.text.styled_text import Span, TextStyle
 
-    columns = stdout.terminal_columns(sys.stdout)
-    return list(lines) if columns is None else format_page(lines, columns)
+    if (columns := stdout.terminal_columns(sys.stdout)) is None:
+        return list(lines)
+    headings = {_drop_marks(line.lstrip("# ")) for line in lines if line.startswith("#")}
+    found = format_page(lines, columns)
+    return [stdout.format_row((Span(one, TextStyle.STRONG),), sys.stdout) if one in headings else one for one in found]
 
 
 def format_page(lines: Sequence[str], columns: int) -> list[str]:
     """Return a page of the documentation as text no wider than ``columns``, as far as its words allow: paragraphs are filled
-    anew, examples stay, a table that is too wide becomes one cell below the other. Headings and code keep their marks."""
+    anew, examples stay, a table that is too wide becomes one cell below the other. Code keeps its marks; pictures are left out."""
     found: list[str] = []
     for kind, block in _split_blocks(lines):
         if kind == "```sh":
@@ -149,8 +153,9 @@ def format_page(lines: Sequence[str], columns: int) -> list[str]:
             found += _format_table(block, columns)
         else:
             mark = match[0] if (match := _ITEM.match(block[0])) else ""
-            text = " ".join([block[0][len(mark) :], *block[1:]])
-            found += _fill_text(_drop_marks(text), columns, mark, " " * len(mark)) or [""]
+            text = _drop_marks(" ".join([block[0][len(mark) :], *block[1:]]))
+            rows = _fill_text(text.lstrip("# ") if text.startswith("#") else text, columns, mark, " " * len(mark))
+            found += rows or ([""] if found and found[-1] else [])  # no second empty line where a picture was
     return found
 
 
@@ -208,7 +213,7 @@ def _format_table(rows: Sequence[str], columns: int) -> list[str]:
 
 
 def _drop_marks(text: str) -> str:
-    """Return a text without the marks of Markdown; headings and code keep theirs, a link its words; no pictures."""
+    """Return a text without the marks of Markdown; code keeps its own, a link its words; no pictures."""
     text = re.sub(r"!\[[^][]*\]\([^()]*\)", "", text)
     return re.sub(r"\[([^][]*)\]\([^()]*\)", r"\1", text).replace("**", "").replace("\\|", "|")
 

@@ -311,9 +311,8 @@ as it is, however wide that may be in the end
 
 def test_a_page_is_set_for_the_width_of_the_terminal() -> None:
     assert format_page(PAGE, 40) == [
-        "# A page", "",
+        "A page", "",
         "A paragraph whose first line ends here", "and goes on with", "`sparkctl up qwen36 --node spark1`, a", "link and more words than fit.", "",
-        "", "",
         "- an item that is longer than the line", "  of a small terminal", "",
         "    sparkctl up qwen36 --node spark1", "        # a comment that does not fit", "        beside it", "",
         "    as it is, however wide that may be in the end", "",
