@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 import yaml
@@ -77,12 +78,15 @@ def test_a_comparison_without_measurements_names_the_command_that_makes_them() -
     assert (run.exit_code, "try: sparkctl bench never-one never-two --start" in run.stderr) == (2, True)
 
 
-def test_colour_is_what_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_colour_is_what_was_asked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert "\x1b[" in run_command("profiles list --color=always").stdout
     assert "\x1b[" not in run_command("profiles list").stdout
     monkeypatch.setenv("CLICOLOR_FORCE", "1")
     assert "\x1b[" in run_command("profiles list").stdout
     assert "\x1b[" not in run_command("profiles list --color never").stdout
+    checked = tmp_path / "wrong.yaml"
+    checked.write_text("schema: 1\nname: wrong\nextends: qwen36-vllm\nargs: {max-num-seqs: banana}\n")
+    assert re.search("\x1b\\[\\d+merror\x1b", run_command(f"profiles check {checked} --color=always").stdout)
     monkeypatch.setenv("NO_COLOR", "1")
     assert "\x1b[" not in run_command("profiles list").stdout
 
