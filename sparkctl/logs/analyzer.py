@@ -20,6 +20,8 @@ from sparkctl.engines.base import (
     LineSignal,
     LogSignature,
     build_unnamed_failure,
+    name_refused_settings,
+    name_stage_fault,
     refine_failure,
 )
 from sparkctl.engines.line_preparer import MAX_LINE_LENGTH, LinePreparer, prepare_text
@@ -291,6 +293,7 @@ _MAX_FORGIVEN_LINES = 8  # lines in which a program may say what failed before i
 _MAX_HEAD_CHARS = 200  # of a line as the log has it, in which its prefixes stand
 _MIN_TEXT_CHARS = 20  # by which the end of the prefixes is found
 _MAX_CHAIN_LINES = 6  # lines from one exception to the next traceback of the same error
+_LATER_STAGE = re.compile(r"(?<![A-Za-z])PP[1-9]")  # in the name of a process: of pipeline parallelism
 # What stands where an excerpt was cut.
 _CUT_MARK = re.compile(
     r"[\s.…]{0,20}(?:[\[(<]{0,2}(?:\.{2,3}|…)? ?(?:[Tt]runcated|TRUNCATED|snip|cut|omitted)\b[^\])>]{0,60}[\])>]{0,2})?[\s.…]{0,20}$"
@@ -311,6 +314,14 @@ _STANDSTILL = Failure(
     remedy="Look at the logs of the other ranks, and at the link between the nodes; then down, and up again.",
     fatal=False,
     weight=FailureWeight.DEATH,
+)
+# Before it is ready, workers whose log is not shown here (Ray without its log monitor) may load for ten minutes.
+_SILENT_START = replace(
+    _STANDSTILL,
+    summary="The engine's processes wait for each other, and log nothing else: it hangs, or its workers still load or compile.",
+    remedy="Look at the workers before you stop it: at their own logs (Ray: /tmp/ray/session_latest/logs in the container), and whether they "
+    "are at work (top on each node). While they are, wait: a new start begins from nothing. If they are idle, look at the link between the "
+    "nodes.",
 )
 
 
@@ -782,6 +793,8 @@ class LogAnalyzer:
             self.tracebacks.append(TracebackBlock(traceback.first_line, line.number, text))
         if signal is None or signal.failure is None or traceback.assertion:
             signal = self._classify_exception(text, signal)
+        if traceback.refuses_settings and signal.failure is not None and not self.was_ready:
+            signal = replace(signal, failure=name_refused_settings(signal.failure))
         if traceback.handled and (signal.failure is None or signal.failure.weight >= FailureWeight.EXCEPTION):
             self._mark_handled(traceback.handled, text)
         return signal
@@ -859,7 +872,9 @@ class LogAnalyzer:
         failure = None if joined is None else joined.failure
         if joined is not None and failure is not None and failure.weight > FailureWeight.EXCEPTION:
             return joined
-        return LineSignal(failure=build_unnamed_failure(message)) if signal is None else signal
+        bare = None if signal is None else signal.failure
+        is_unnamed = bare is None or (bare.cause is FailureCause.CRASHED and bare.weight == FailureWeight.EXCEPTION)
+        return LineSignal(failure=build_unnamed_failure(message)) if signal is None or is_unnamed else signal
 
     def _join_message(self, line: LogLine, text: str, level: str | None, signal: LineSignal | None) -> None:
         """Join the lines of the message of an exception that no rule named, which may be cut by a terminal's width, or begin on the
@@ -887,7 +902,8 @@ class LogAnalyzer:
         self._standstills += 1
         if self._standstills == _STANDSTILL_LINES:
             told = {name: fact.value for name, fact in self.facts.items()}
-            self._record_failure(refine_failure(_STANDSTILL, text, None, told, is_serving=self.was_ready), line, text)
+            failure = _STANDSTILL if self.was_ready else _SILENT_START
+            self._record_failure(refine_failure(failure, text, None, told, is_serving=self.was_ready), line, text)
 
     @property
     def cut_failure(self) -> EvidenceLine | None:
@@ -985,8 +1001,10 @@ class LogAnalyzer:
                 self.facts[fact.name] = fact
                 if fact.name is EngineFactName.ENGINE_VERSION:
                     self.version_line = line.number
-        if signal.failure is not None:
-            self._record_failure(self._refine_failure(signal.failure, text, is_serving=self.was_ready), line, text)
+        if (failure := signal.failure) is not None:
+            if _LATER_STAGE.search(find_writer(line.text[:_MAX_HEAD_CHARS])):
+                failure = name_stage_fault(failure, text)
+            self._record_failure(self._refine_failure(failure, text, is_serving=self.was_ready), line, text)
         if signal.phase is Phase.READY and 0 < self._ready_at < line.number and any(map(_is_death, self.failures)):
             self.failures.clear()  # it was started again
         # The engine's own ready message does not decide: the rule's line, the health path and a token do.

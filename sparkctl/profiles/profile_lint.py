@@ -71,11 +71,11 @@ class StartWarning:
 
 @dataclass(frozen=True, slots=True)
 class LintResult:
-    """``held``: the flag catalogue that was used, None for an engine without one and for a file that is not a profile."""
+    """``catalogue``: the flag catalogue that was used, None for an engine without one and for a file that is not a profile."""
 
     path: Path
     diagnostics: tuple[LintDiagnostic, ...]
-    held: CatalogueChoice | None = None
+    catalogue: CatalogueChoice | None = None
 
     def list_by_level(self, level: LintSeverity) -> tuple[LintDiagnostic, ...]:
         """Return the diagnostics of one level."""

@@ -141,7 +141,7 @@ def _is_half_flag(part: str) -> bool:
 
 def join_text(spans: Iterable[Span]) -> str:
     """Return the text of a row without styles."""
-    return "".join(span.text for span in spans)
+    return "".join([span.text for span in spans])
 
 
 def truncate_text(piece: str, columns: int) -> str:
