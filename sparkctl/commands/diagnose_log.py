@@ -397,7 +397,7 @@ def build_unknown_instance_error(ctx: CommandContext, instance: str, nodes: Sequ
 
 
 async def diagnose_exit(
-    ctx: CommandContext, node: Node, container_id: str, known: Sequence[Node] = ()
+    ctx: CommandContext, node: Node, container_id: str, known: Sequence[Node]
 ) -> CommandEnded | None:
     """Return the verdict on an ended container, as its start would have given it.
 

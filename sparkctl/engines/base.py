@@ -183,13 +183,6 @@ _DRAFT_MODEL_METHODS = (
 _DRIVER_OUT_OF_MEMORY = "AcceleratorError: CUDA error: out of memory"
 # Speculative decoding is known for these: github.com/vllm-project/vllm/issues/44734, Blackwellboy/model-serving-minefield 28, 120.
 _DRAFT_SUSPECTS = (FailureCause.WEDGED, FailureCause.GPU_FAULT)
-# How a fault of the GPU is traced, and the words of those whose runtime is not NVIDIA's.
-CUDA_TRACE = "env.CUDA_LAUNCH_BLOCKING: 1"
-_OTHER_TRACE = "the runtime's own variable for it (HIP: env.AMD_SERIALIZE_KERNEL: 3)"
-_DRIVER_WORDS = ("the driver's Xid", "what the driver says")
-_OTHER_RUNTIME = re.compile(
-    r"HIP|hip[EA]|/hip/|ROCm|roc[bd]|HSA_|GPU node-|NRT_|Neuron|MUSA|XPU|UR_RESULT|ZE_RESULT|PI_ERROR|vk::|VK_ERROR|Vulkan"
-)
 _TOTAL_CAPACITY = re.compile(r"total capacity of (?P<gib>[\d.]+) GiB")
 _MAX_LINE_CHARS = 400  # characters of a line that fit into a sentence
 
@@ -213,8 +206,6 @@ def refine_failure(
 
     ``text``: the line it was read from; ``step``: the step of the start; ``is_serving``: the engine was ready before.
     """
-    if failure.cause is FailureCause.GPU_FAULT and _OTHER_RUNTIME.search(text):
-        failure = replace(failure, remedy=failure.remedy.replace(CUDA_TRACE, _OTHER_TRACE).replace(*_DRIVER_WORDS))
     is_meant = failure.needs is None or failure.needs in facts or not facts
     if (failure.needs and is_serving) or not is_meant or failure.during not in (None, step):
         return build_unnamed_failure(text)

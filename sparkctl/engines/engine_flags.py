@@ -166,9 +166,7 @@ def load_catalogue(engine: str, version: str) -> FlagCatalogue:
     )
 
 
-def choose_catalogue(
-    engine: str, image: str, said: str | None = None, asked: str | None = None
-) -> CatalogueChoice | None:
+def choose_catalogue(engine: str, image: str, said: str | None, asked: str | None = None) -> CatalogueChoice | None:
     """Return the catalogue for a profile, None for an engine without any.
 
     ``asked`` (``--engine-version``) overrides ``said`` (``engine_version:``), which overrides the image's tag.

@@ -148,6 +148,17 @@ def _list_prefix_ends(line: str) -> tuple[int, ...]:
     return tuple(dict.fromkeys(one.end() for one in found if one is not None))
 
 
+# How a fault of the GPU is traced, and where its driver reports it, for NVIDIA's runtime and for the others.
+_CUDA_TOOLS = {"gpu_trace": "env.CUDA_LAUNCH_BLOCKING: 1", "gpu_report": "the driver's Xid"}
+_OTHER_GPU_TOOLS = {
+    "gpu_trace": "the runtime's own variable for it (HIP: env.AMD_SERIALIZE_KERNEL: 3)",
+    "gpu_report": "what the driver says",
+}
+_OTHER_RUNTIME = re.compile(
+    r"HIP|hip[EA]|/hip/|ROCm|roc[bd]|HSA_|GPU node-|NRT_|Neuron|MUSA|XPU|UR_RESULT|ZE_RESULT|PI_ERROR|vk::|VK_ERROR|Vulkan"
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailureRule:
     """A rule for a failure line. Every such line contains one of the ``needles``, and ``pattern`` is searched only then.
@@ -155,8 +166,8 @@ class FailureRule:
     ``exception``: the line must be the last one of a traceback, or a loader's error. ``at_any_level``: it is a failure even if the
     program logs it as a warning or less. ``warning``: the program may go on after it.
     ``summary``, ``remedy``, ``field`` and ``value`` may name the pattern's groups in braces, and values from
-    ``worked_out``. A part in square brackets is left out if one of its groups is empty, and so is a ``field`` or
-    ``value`` that needs it.
+    ``worked_out``; of a fault of the GPU also ``{gpu_trace}`` and ``{gpu_report}``. A part in square brackets is left out
+    if one of its groups is empty, and so is a ``field`` or ``value`` that needs it.
     """
 
     needles: tuple[str, ...]
@@ -189,6 +200,8 @@ class FailureRule:
         groups = {
             name: truncate_text(value.strip(), _MAX_GROUP_CHARS) for name, value in found.groupdict().items() if value
         }
+        if self.cause is FailureCause.GPU_FAULT:
+            groups |= _OTHER_GPU_TOOLS if _OTHER_RUNTIME.search(line) else _CUDA_TOOLS
         if self.worked_out is not None:
             groups |= self.worked_out(groups)
         value = _fill_complete_template(self.value, groups)

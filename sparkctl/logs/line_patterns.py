@@ -242,7 +242,9 @@ def looks_like_error(text: str) -> bool:
     return False
 
 
-_TIMESTAMP = r"\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)\]? "
+CLOCK = r"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"  # a time of day
+ZONE_OFFSET = r"[+-]\d\d:?\d\d"
+_TIMESTAMP = rf"\[?\d{{4}}-\d\d-\d\d[T ]{CLOCK}(?:Z|{ZONE_OFFSET})\]? "
 _SOURCE_NAME = (
     rf"(?:(?={_TIMESTAMP})"  # none: of what follows, nothing begins like a time, which is on each line where it is
     r"| {0,4}\| "  # buildkite

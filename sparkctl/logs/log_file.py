@@ -23,6 +23,7 @@ from sparkctl.engines.log_rules import DIGITS_TO_ZERO
 from sparkctl.errors import InvalidInput
 from sparkctl.files import open_regular_file, open_user_file, refuse_device
 from sparkctl.logs.line_effects import split_raw_line
+from sparkctl.logs.line_patterns import CLOCK, ZONE_OFFSET
 
 BLOCK_BYTES = 64 << 10
 _HALF_LINE_BYTES = 64 << 10  # half of the limit: of a longer line, head and tail are used
@@ -39,7 +40,8 @@ _MAX_PREFIX_CHARS = 200
 _MAX_LAYERS = 2  # of collectors, one around the other
 _ENOUGH_KNOWN = 0.25  # of the lines, where nothing stands around them
 # Of a line that is a JSON object: Docker's file, journald, loggers.
-_TEXT_KEYS = ("log", "message", "msg", "MESSAGE", "text", "line", "textPayload", "@message", "body", "event")
+_LINE_KEYS = ("log", "message", "msg", "MESSAGE", "text", "line", "textPayload", "@message")
+_TEXT_KEYS = (*_LINE_KEYS, "body", "event")
 _OUTER_KEYS = ("jsonPayload", "_source", "content", "fields", "record", "body")  # whose objects may hold the text
 _LEVEL_KEYS = ("level", "severity", "levelname", "PRIORITY")  # of a logger's record, which may stand among plain lines
 _TRACEBACK_KEYS = ("exc_info", "exception", "traceback", "stack_trace", "stack")
@@ -345,12 +347,11 @@ def _read_start(text: str, read_header: Callable[[str], str | None], *, is_in_c:
     return text if is_start else told
 
 
-_CLOCK = r"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"
 _WHEN = (
-    rf"(?:\d{{4}}[-/]\d\d[-/]\d\d(?:T| - | )(?:{_CLOCK})|\d{{1,2}}/\d{{1,2}}/\d{{2,4}},? (?:{_CLOCK})|(?:[A-Z][a-z]{{2}} )?[A-Z][a-z]{{2}} [ \d]\d"
-    rf"(?:,? \d{{4}})?,? (?:{_CLOCK})(?! \d{{4}})|{_CLOCK}|\d{{10}}\.\d{{1,9}}|\d{{13,19}})"
+    rf"(?:\d{{4}}[-/]\d\d[-/]\d\d(?:T| - | )(?:{CLOCK})|\d{{1,2}}/\d{{1,2}}/\d{{2,4}},? (?:{CLOCK})|(?:[A-Z][a-z]{{2}} )?[A-Z][a-z]{{2}} [ \d]\d"
+    rf"(?:,? \d{{4}})?,? (?:{CLOCK})(?! \d{{4}})|{CLOCK}|\d{{10}}\.\d{{1,9}}|\d{{13,19}})"
 )
-_ZONE = r"(?: ?(?:Z|UTC|GMT|CES?T|P[SD]T|E[SD]T|[AP]M|[+-]\d\d:?\d\d))?"
+_ZONE = rf"(?: ?(?:Z|UTC|GMT|CES?T|P[SD]T|E[SD]T|[AP]M|{ZONE_OFFSET}))?"
 _ANY_LEVEL = r"(?P<level>[Dd][Ee][Bb][Uu]?[Gg]|[Ii][Nn][Ff][Oo]|[Nn]otice|NOTICE|[Ww][Aa][Rr][Nn](?:ing|ING)?|[Ee][Rr][Rr][Oo][Rr])"
 # When a line was written, with or without brackets, and what a collector writes behind it: host and program, stream, labels, a path.
 _STAMP = rf"[ \t|]{{0,8}}[\[(]?{_WHEN}{_ZONE}[\])]?(?: {{0,3}}[|,;>:-])?(?:[ \t]{{1,4}}|(?<=,))"
@@ -378,7 +379,7 @@ _LEVEL_PREFIX = (
 _LEVEL_SHAPE_AND_REST = re.compile(f"(?:{_LEVEL_PREFIX})(?P<rest>.*)", re.ASCII)
 _MIN_PRETTY_LINES = 2
 # A line of JSON that is written over several lines, with the text of a log's line.
-_PRETTY_TEXT = re.compile(r'\s{1,16}"(?:log|message|msg|MESSAGE|text|line|textPayload|@message)": (?P<text>".*"),?\s*$')
+_PRETTY_TEXT = re.compile(rf'\s{{1,16}}"(?:{"|".join(_LINE_KEYS)})": (?P<text>".*"),?\s*$')
 
 
 _TOKENS = re.compile(r"\d+| +|[^\W\d_]+|.", re.DOTALL)

@@ -453,8 +453,8 @@ class _AnswerChecker:
             began = clock.monotonic()
             reply = await self._post("/v1/completions", {"prompt": _NUMBERS, "max_tokens": _RATE_TOKENS})
         seconds = clock.monotonic() - began
-        is_told = reply.status == 200 and reply.tokens is not None and reply.tokens >= _RATE_TOKENS // 2
-        return reply.tokens / seconds if is_told and reply.tokens and seconds > 0 else None
+        is_measured = reply.status == 200 and reply.tokens is not None and reply.tokens >= _RATE_TOKENS // 2
+        return reply.tokens / seconds if is_measured and reply.tokens and seconds > 0 else None
 
     async def _ask_question(self, tokens: int) -> list[AnswerCheck]:
         reply = await self._chat(QUESTION, tokens)

@@ -545,7 +545,7 @@ class AudioClip:
     is_silent: bool | None = None
 
 
-def read_audio(body: bytes, content_type: str = "") -> AudioClip | None:
+def read_audio(body: bytes, content_type: str) -> AudioClip | None:
     """Return what a body holds; None where it is no sound that is known here. Never raises."""
     kind = content_type.partition(";")[0].strip().lower()
     if body[:4] == b"RIFF" and body[8:12] == b"WAVE":

@@ -54,7 +54,7 @@ _WATCH_SECONDS = 2.0  # between two rounds of `status --watch`
 _PROOF_TIMEOUT = 10.0
 _PROOF_SECONDS, _NO_PROOF_SECONDS = 900.0, 30.0  # how long a proof counts, and how long that there is none
 _DOWNLOAD_TAIL_LINES = 200  # a message a second, and what the client prints between them
-_LOOK_GAP_SECONDS, _LOOK_TIMEOUT_SECONDS = 0.2, 3.0  # between the two samples of a look, and for all of it
+_SAMPLE_GAP_SECONDS, _READING_TIMEOUT_SECONDS = 0.2, 3.0  # between the two samples of a look, and for all of it
 _SIGKILL_EXIT = 137
 _SIGNAL_EXITS = (130, _SIGKILL_EXIT, 143)  # 128 and SIGINT, SIGKILL or SIGTERM
 
@@ -97,7 +97,7 @@ async def _build_status_view(
         return await _complete_status_view(ctx, session, inspection, containers)
     # only now: sshd may open no more than one session at a time (MaxSessions)
     view, seen = await gather_or_cancel(
-        _complete_status_view(ctx, session, inspection, containers), _look_once(session, containers)
+        _complete_status_view(ctx, session, inspection, containers), _read_node_once(session, containers)
     )
     if seen is not None:
         on_findings(session.node.name, seen.find_problems(view))
@@ -197,7 +197,7 @@ async def read_node_statuses(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _NodeLook:
+class _NodeReading:
     """One look at a node: its identity, a sample, what its kernel logged, and what Docker tells of its containers.
 
     ``ahead``: seconds by which the node's clock is ahead of ours.
@@ -220,7 +220,7 @@ class _NodeLook:
         return sort_by_severity([*settings, *detect_once(NodeSnapshot(view.name, self.sample, instances, self.kernel))])
 
 
-async def _look_once(session: NodeSession, containers: tuple[Container, ...] | DockerError) -> _NodeLook | None:
+async def _read_node_once(session: NodeSession, containers: tuple[Container, ...] | DockerError) -> _NodeReading | None:
     """Return one look at a node that is connected; None where the agent does not run, or the node answers no more."""
     from sparkctl.monitor.kernel_log import read_kernel_log
     from sparkctl.monitor.sampler import DOCKER_ROOT, read_identity_and_sample
@@ -229,12 +229,12 @@ async def _look_once(session: NodeSession, containers: tuple[Container, ...] | D
     inspections = ContainerInspections(session)
 
     async def read_sample() -> tuple[AgentHello, Sample, float] | None:
-        known = await read_identity_and_sample(session, disks, _LOOK_GAP_SECONDS)
+        known = await read_identity_and_sample(session, disks, _SAMPLE_GAP_SECONDS)
         return None if known is None else (*known, known[1].time - session.clock.unix_time())
 
     try:
         with isolate_node_failures(session.node):
-            async with asyncio.timeout(_LOOK_TIMEOUT_SECONDS):
+            async with asyncio.timeout(_READING_TIMEOUT_SECONDS):
                 listed = () if isinstance(containers, DockerError) else containers
                 known, _ = await gather_or_cancel(read_sample(), inspections.update_inspections(listed))
                 log = await read_kernel_log(session)
@@ -244,7 +244,7 @@ async def _look_once(session: NodeSession, containers: tuple[Container, ...] | D
         return None
     hello, sample, ahead = known
     kernel = () if log is None else log.events
-    return _NodeLook(hello=hello, sample=sample, ahead=ahead, kernel=kernel, inspections=inspections)
+    return _NodeReading(hello=hello, sample=sample, ahead=ahead, kernel=kernel, inspections=inspections)
 
 
 def _apply_head_states(views: Sequence[NodeStatusView]) -> tuple[NodeStatusView, ...]:

@@ -43,7 +43,7 @@ def build_write_command(text: str, over: Iterable[str]) -> list[str]:
     return ["sh", "-s", "--", "write", text, *over]
 
 
-def build_remove_command(over: Iterable[str] = ()) -> list[str]:
+def build_remove_command(over: Iterable[str]) -> list[str]:
     """Return the argv that removes it; ``over`` as in `build_write_command`."""
     return ["sh", "-s", "--", "remove", *over]
 

@@ -90,7 +90,7 @@ def build_agent_program(
 
 
 def build_kernel_log_program(
-    *, boot_before: bool = False, root: str = "/", python: str = "python3", is_local: bool = False
+    *, boot_before: bool, root: str = "/", python: str = "python3", is_local: bool
 ) -> RemoteProgram:
     """Return how to read the kernel's log once, with ``boot_before`` also how the boot before ended."""
     words = ["--root", root, *(["--boot-before"] if boot_before else [])]

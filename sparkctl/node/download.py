@@ -50,7 +50,7 @@ _OTHER_FRAMEWORKS = ("*.h5", "*.msgpack", "*.onnx*", "*.ot", "*.tflite")  # the 
 _READ_BYTES = 8 << 20
 _SUM_BYTES = 256 << 10  # read at once for a checksum: what stays in the processor's own cache
 _FORGET_BYTES = 64 << 20  # bytes after which written pages are given back
-_LOOK_SECONDS = 0.1  # between two looks at a file that grows
+_FILE_POLL_SECONDS = 0.1  # between two looks at a file that grows
 _IDLE_IO_CLASS = 3 << 13  # ioprio_set: only when nobody else wants the disk
 _IOPRIO_SET_CALLS = {"aarch64": 30, "x86_64": 251}
 _HOLD_SIGNAL = signal.SIGUSR1  # whoever has an engine load its weights here sends it, again and again
@@ -199,7 +199,7 @@ class GrowingChecksum:
         is_over = False
         with contextlib.suppress(OSError):  # then it proves nothing, and the file is read again
             while not is_over:
-                is_over = self._ended.wait(_LOOK_SECONDS)  # before it reads: nothing comes after that
+                is_over = self._ended.wait(_FILE_POLL_SECONDS)  # before it reads: nothing comes after that
                 self._file = self._file or self._open()
                 if self._file is not None:
                     self._read_more(is_over)

@@ -56,7 +56,7 @@ class FileListing:
     unsafe: tuple[str, ...] = ()
 
 
-def build_listing_program(places: Sequence[str], rooms: Sequence[str] = ()) -> RemoteProgram:
+def build_listing_program(places: Sequence[str], rooms: Sequence[str]) -> RemoteProgram:
     """Return the program that lists the places, and the free space at ``rooms``; it ends by itself."""
     request = json.dumps({"role": "list", "places": list(places), "rooms": list(rooms)}).encode() + b"\n"
     return build_program("sparkctl-survey", ["transfer"], stdin=request)

@@ -102,7 +102,7 @@ class EngineProcess:
         self.node = node
         self.fabric = fabric
         self.container = container
-        launch = parse_launch(container.image, container.command, container.env, node.fault, container.told_port)
+        launch = parse_launch(container.image, container.command, container.env, node.fault, container.labelled_port)
         self.launch = replace(
             launch, share=STUCK_CLOCK_SHARE if NodeFault.STUCK_CLOCK in node.options.troubles else 1.0
         )
@@ -173,7 +173,7 @@ class EngineProcess:
         self.container.started = began
         self.container.journal.clock = lambda: began + int((self._rushed or 0) * 1e9)
 
-    def add_background_load(self, requests: int, since: float = 60.0) -> None:
+    def add_background_load(self, requests: int, since: float) -> None:
         """Serve this many requests from now on, with log and counters as if it had done so for ``since`` seconds."""
         self.decoding.update_counts()
         self.decoding.background = requests

@@ -192,7 +192,7 @@ class SimContainer:
         }
 
     @property
-    def told_port(self) -> int | None:
+    def labelled_port(self) -> int | None:
         """The port in it that its profile names; None where it names none."""
         label = self.labels.get(ContainerLabel.PORT)
         return None if label is None else self.published_ports.get(int(label), int(label))

@@ -188,7 +188,7 @@ _CLAUSE_END_PATTERN = re.compile(r"[;:(]|, (?=as |and |with |why)")
 
 
 def render_key_help(
-    actions: Sequence[Action], now: ActionContext, words: str = "", columns: int | None = None
+    actions: Sequence[Action], now: ActionContext, words: str, columns: int | None = None
 ) -> list[TextRow]:
     """Return each action of this screen: its keys, its title, its command and why it is not possible now. ``words``: only
     actions that have all of them. Wrapped to ``columns``, below the titles."""

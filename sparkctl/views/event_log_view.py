@@ -223,7 +223,7 @@ def describe_log_entry(one: EventLogEntry) -> tuple[str, TextStyle]:
             raise AssertionError(f"no words for {event!r}")
 
 
-def render_event_log_entry(one: EventLogEntry, names: int, explained: Collection[tuple[NodeName, str]] = ()) -> TextRow:
+def render_event_log_entry(one: EventLogEntry, names: int, explained: Collection[tuple[NodeName, str]]) -> TextRow:
     """Return an entry as a row; ``names`` is the width of the node's name. ``explained``: the instances whose failure is explained
     on the same screen."""
     when = format_time_of_day(one.when, has_seconds=True)

@@ -148,7 +148,7 @@ def describe_reason(one: OperationRecord) -> str:
     return sanitize_line("; ".join(" ".join(line.split()).rstrip(".") for line in words.splitlines() if line.strip()))
 
 
-def render_history(found: Sequence[OperationRecord], columns: int | None, *, has_others: bool = False) -> list[TextRow]:
+def render_history(found: Sequence[OperationRecord], columns: int | None, *, has_others: bool) -> list[TextRow]:
     """Return the list as a table, each outcome in its style. On a narrow terminal each reason has a row of its own, and
     the year and the usual time are left out. ``has_others``: the history has more entries than were selected."""
     if not found:

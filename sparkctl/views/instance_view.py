@@ -659,7 +659,7 @@ def render_verdict_keys(
     more: Sequence[tuple[str, str]],
     accepts: str | None,
     *,
-    roomy: bool = False,
+    roomy: bool,
 ) -> list[TextRow]:
     """Return the keys under a verdict: in one column if it is ``roomy``, else in several. ``more``: further keys with
     their labels; ``accepts``: the key that applies the proposed change."""
@@ -881,7 +881,7 @@ def render_log_status(
     return wrap_text(words, columns, tone, head=head)
 
 
-def render_log_tail(lines: Sequence[str], trouble: str | None, room: int, columns: int = 80) -> list[TextRow]:
+def render_log_tail(lines: Sequence[str], trouble: str | None, room: int, columns: int) -> list[TextRow]:
     """Return the last log lines, oldest first and without their headers, or why there are none.
 
     Requests for health and metrics, such as sparkctl's own, are left out.

@@ -77,7 +77,7 @@ _AGE_PATTERN = re.compile(r"(?<!\d)(an?|\d{1,4}) (" + "|".join(_AGE_UNITS) + r")
 
 def format_status_table(
     views: Sequence[NodeStatusView],
-    width: int | None = None,
+    width: int | None,
     found_on: Mapping[NodeName, Sequence[Finding]] = MappingProxyType({}),
 ) -> list[TextRow]:
     """Return the table of ``status``; no row of it is wider than ``width``. What does not fit is in the wide form.

@@ -86,7 +86,7 @@ def describe_rollback_window(plan: SwitchPlan) -> str | None:
     )
 
 
-def describe_switch_step(step: SwitchStep, instance: str, stops: Sequence[str] = (), *, is_done: bool = False) -> str:
+def describe_switch_step(step: SwitchStep, instance: str, stops: Sequence[str], *, is_done: bool = False) -> str:
     """Return what a step does or, if it is done, did; ``stops`` are the names of the stopped models, empty if not
     known."""
     instance, names = distinguish_names(instance, stops)
@@ -299,7 +299,7 @@ def render_hints(hint: str | None, columns: int) -> list[TextRow]:
 _PRINTED_COLUMNS = 80  # a printed picture is not wider, where the terminal is
 
 
-def format_switch_plan(plan: SwitchPlan, columns: int | None = None) -> list[TextRow]:
+def format_switch_plan(plan: SwitchPlan, columns: int | None) -> list[TextRow]:
     """Return the whole plan for a terminal of ``columns``, None: sentences are not wrapped. The pictures stand first, so
     that the result is read last."""
     rows: list[TextRow] = []

@@ -17,7 +17,7 @@ from sparkctl.simulator import SimulatedSparks
 
 PATIENCE = 60.0  # seconds: a test that passes never waits so long, however slow the machine
 FAST = {"speed": 50.0, "decode_speed": 200.0}  # a start in a fifth of a second
-LOOK = (Path(__file__).parents[2] / "sparkctl/node/node_inspection.sh").read_bytes()
+INSPECTION_SCRIPT = (Path(__file__).parents[2] / "sparkctl/node/node_inspection.sh").read_bytes()
 SGLANG_IMAGE = "scitrera/dgx-spark-sglang:0.5.12"
 SGLANG = shlex.split(
     "python -m sglang.launch_server --model-path /models/Qwen3.6-27B-FP8 --host 0.0.0.0 --port 8003 --tp 1 "

@@ -65,7 +65,7 @@ async def _wait_for_words(pilot: Driver, words: str) -> str:
 async def test_the_story_is_told_to_whoever_watches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = SimClock(rate=FASTER, elastic=True)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    seed_start_history(tmp_path / "state")
+    seed_start_history(tmp_path / "state", scenario="empty")
     async with (
         SimulatedSparks("story", speed=FASTER / DEMO_SPEED, clock=clock, busy_rate=FASTER) as sparks,
         open_panel(build_story_options(sparks, clock, tmp_path / "state"), (90, 60)) as pilot,

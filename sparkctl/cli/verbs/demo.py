@@ -88,7 +88,7 @@ def format_clock_label(clock: ScaledClock) -> str:
     return f"simulated, {ahead} min ahead" if ahead else "simulated"
 
 
-def seed_start_history(state: Path, scenario: str = "empty", pace: float = 1.0, *, has_others: bool = True) -> None:
+def seed_start_history(state: Path, scenario: str, pace: float = 1.0, *, has_others: bool = True) -> None:
     """Write past starts into the history: when what runs in the scenario was started, and others, so that it is known how long a
     start takes.
 

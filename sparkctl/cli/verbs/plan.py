@@ -134,11 +134,11 @@ class EstimatePrinter(TextPrinter):
         if self._measured is not None:
             stdout.print_rows(wrap_line(f"source: {sanitize_line(self._measured)}", width, 2))
         is_proposal = self._assumed is not None
-        is_told = len(self._own_fits) == 1 and self._own_fits[0].sparks == 1 and not is_proposal  # in the first line
+        is_shown = len(self._own_fits) == 1 and self._own_fits[0].sparks == 1 and not is_proposal  # in the first line
         summary = format_estimate_summary(self._own_fits, self._missing, width, is_proposal=is_proposal)
         if self._held:  # the first line has the answer
             stdout.print_rows(["", *(f"then: {command}" for command in self._shared)] if self._shared else [])
-        elif lines := [] if is_told else summary:
+        elif lines := [] if is_shown else summary:
             stdout.print_line()
             stdout.print_rows(lines)
             stdout.print_rows(f"then: {command}" for command in self._shared)

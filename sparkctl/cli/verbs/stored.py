@@ -185,7 +185,7 @@ def _ask_and_remove(
     return verb_runner.run_verb(context, replace(request, dry_run=dry_run).run, printer)
 
 
-def _format_images(nodes: Sequence[NodeImages], now: float, width: int | None = None) -> list[str]:
+def _format_images(nodes: Sequence[NodeImages], now: float, width: int | None) -> list[str]:
     """Return the lines of ``images``, for ``width`` columns if given. ``now``: unix seconds, for the ages."""
     lines: list[str] = []
     for node in nodes:
@@ -227,7 +227,7 @@ def _list_image_cells(one: ImageUse, now: float) -> tuple[str, ...]:
     )
 
 
-def _format_models(views: Sequence[NodeModels], now: float, width: int | None = None) -> list[str]:
+def _format_models(views: Sequence[NodeModels], now: float, width: int | None) -> list[str]:
     """Return the lines of ``models``, for ``width`` columns if given. ``now``: unix seconds, for the ages."""
     lines: list[str] = []
     for view in views:

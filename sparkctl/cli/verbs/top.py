@@ -177,7 +177,7 @@ async def _watch_top(
     return 0
 
 
-_FIRST_LOOK_SECONDS = 6.0
+_FIRST_READING_SECONDS = 6.0
 
 
 def _is_complete(view: NodeTelemetryView) -> bool:
@@ -216,7 +216,7 @@ async def _print_updates(
 
     async def print_all_views() -> None:
         is_shown = not waits or printer.as_json
-        until = time.monotonic() + _FIRST_LOOK_SECONDS
+        until = time.monotonic() + _FIRST_READING_SECONDS
         if painting and not is_shown:
             stdout.repaint_screen(["reading ..."])
         async with aclosing(updates):

@@ -162,7 +162,7 @@ class LoadGenerator:
         cell: BenchCell,
         begin: Callable[[], None],
         end: Callable[[], None],
-        report: Callable[[int, int], None] | None = None,
+        report: Callable[[int, int], None] | None,
     ) -> CellResult:
         """Measure one cell; ``begin`` is called at the first measured request, ``end`` after the last, ``report`` gets how many
         of its requests have ended, and their number.

@@ -800,7 +800,9 @@ class BenchSeries:
     stopped: dict[str, StartInstance] = field(default_factory=dict)
     ends: list[CommandEnded] = field(default_factory=list)
     _answers: dict[str, bool] = field(default_factory=dict)  # whether to start it, by instance
-    _told: set[str] = field(default_factory=set)  # what would start again with other settings, as the questions said
+    _named_changes: set[str] = field(
+        default_factory=set
+    )  # what would start again with other settings, as the questions said
 
     async def run(self) -> CommandEnded:
         """Measure all, then start again what stopped for it."""
@@ -843,7 +845,7 @@ class BenchSeries:
                 continue
             question = _build_question(bench, start, stops, changed)
             self._answers[bench.instance] = await self.ctx.prompter.ask_yes_no(question)
-            self._told.update(changed)
+            self._named_changes.update(changed)
 
     def _build_switch(self, start: StartInstance) -> SwitchInstance:
         return SwitchInstance(
@@ -905,7 +907,7 @@ class BenchSeries:
         if is_wanted is None:
             question = _build_question(bench, start, stops, changed)
             is_wanted = await self.ctx.prompter.ask_yes_no(question)
-        elif is_wanted and (untold := [name for name in changed if name not in self._told]):
+        elif is_wanted and (untold := [name for name in changed if name not in self._named_changes]):
             raise OperationRefused(
                 f"{untold[0]} has to stop for {bench.instance}, and would not start again with the same settings: "
                 f"{changed[untold[0]]}",

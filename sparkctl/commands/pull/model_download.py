@@ -122,9 +122,7 @@ class ModelDownload:
     is_forced: bool = False
 
     @classmethod
-    def from_part(
-        cls, profile: Profile, part: MissingPart, directory: str | None = None, hint: str = ""
-    ) -> ModelDownload:
+    def from_part(cls, profile: Profile, part: MissingPart, directory: str | None, hint: str = "") -> ModelDownload:
         """Return the download of a missing model; ``directory``: of the node, it is copied from there.
 
         Raises `OperationRefused` where nothing says from where; ``hint``: another way, for its own hint.

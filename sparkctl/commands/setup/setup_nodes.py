@@ -183,7 +183,7 @@ class NodeSetup:
 
     async def set_up(self, stack: AsyncExitStack) -> tuple[Outcome, str]:
         """Plan, show, ask and change; return how it ended."""
-        inspections = await self._look()
+        inspections = await self._inspect_nodes()
         state = plan_setup(inspections, self._request.nodes)
         if self._request.ssh_profile is not None:
             await self._plan_ssh(state, inspections)
@@ -223,7 +223,7 @@ class NodeSetup:
         """Take back what was written, on each node all of it or nothing."""
         plans: Steps = {}
         todo: list[tuple[RootShell, list[str]]] = []  # the calls of each shell
-        inspections = await self._look()
+        inspections = await self._inspect_nodes()
         for node, shell in self._shells.items():
             seen = inspections[node].setup
             shells = [self._user_shells[node]] if seen is None or seen.has_own_state else []
@@ -268,7 +268,7 @@ class NodeSetup:
             lock = await acquire_node_lock(session, self._ctx, "setting it up", warn)
             stack.push_async_callback(lock.release)
 
-    async def _look(self) -> dict[NodeName, NodeInspection]:
+    async def _inspect_nodes(self) -> dict[NodeName, NodeInspection]:
         inspections = await gather_or_cancel(*(session.read_node(*_SECTIONS) for session in self._sessions.values()))
         return dict(zip(self._sessions, inspections, strict=True))
 

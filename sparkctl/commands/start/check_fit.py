@@ -381,7 +381,7 @@ async def suggest_profile(ctx: CommandContext, nodes: Sequence[Node], environ: M
     return pullable
 
 
-def propose_profile(text: str, overrides: Sequence[str] = ()) -> Profile:
+def propose_profile(text: str, overrides: Sequence[str]) -> Profile:
     """Return a profile for ``hf:ORG/NAME`` by the engine that reads GGUF files, if the name says so, or else the other one.
 
     ``overrides`` are ``--set`` texts. Raises `InvalidInput`, `InvalidFile`.

@@ -145,7 +145,7 @@ class _StartRun:
 
     async def _prepare_and_lock(self, stack: AsyncExitStack, sessions: Sequence[NodeSession]) -> CommandEnded | None:
         """Prepare the start and take the locks; with ``queue``, again until no other operation works on the nodes."""
-        is_told = False
+        was_reported = False
         while True:
             try:
                 async with AsyncExitStack() as taken:
@@ -158,11 +158,11 @@ class _StartRun:
                     return ended
             except (LockConflict, SwitchInProgress) as busy:
                 self._refuse_unless_queued(busy)
-                if not is_told:
+                if not was_reported:
                     ways = f"Ctrl-C, or in the panel :down {self.request.profile.name}, ends the waiting"
                     words = f"{busy.message}. {self.request.profile.name} starts once that has ended; {ways}"
                     self.emit(WarningEmitted(self.ctx.clock.unix_time(), None, words))
-                    is_told = True
+                    was_reported = True
             await self.ctx.interrupt.run_interruptible(self.ctx.clock.sleep(_QUEUE_SECONDS), self._not_started)
             self.began = self.ctx.clock.monotonic()
 

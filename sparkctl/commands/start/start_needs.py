@@ -107,7 +107,7 @@ class _ChainRun:
         async with AsyncExitStack() as stack:
             sessions = {name: await open_session(stack, self.ctx, node, emit) for name, node in nodes.items()}
             if self.chain[-1].dry_run:
-                return await self._look(self._share(sessions, {}), emit, emit)
+                return await self._check_everything(self._share(sessions, {}), emit, emit)
             docker_client.preload_docker_sdk()
             locks: dict[NodeName, NodeLock] = {}
             # The same order for everyone: two starts over the same Sparks never wait for each other.
@@ -117,7 +117,7 @@ class _ChainRun:
                 )
             own = self._share(sessions, locks)
             seen: list[Event] = []
-            looked = await self._look(own, emit, seen.append)
+            looked = await self._check_everything(own, emit, seen.append)
             if looked.outcome is not Outcome.PLANNED:
                 for event in seen:
                     emit(event)
@@ -141,7 +141,7 @@ class _ChainRun:
         stack.push_async_callback(lock.release)
         return lock
 
-    async def _look(self, own: CommandContext, emit: Emit, show: Emit) -> CommandEnded:
+    async def _check_everything(self, own: CommandContext, emit: Emit, show: Emit) -> CommandEnded:
         """Look at every start as `--dry-run` does, with the memory of those before it counted; changes nothing."""
         reserved: dict[NodeName, int] = {}
         ended: CommandEnded | None = None

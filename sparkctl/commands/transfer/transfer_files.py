@@ -41,20 +41,20 @@ class TransferReporter:
         self.clock, self.emit, self.source, self.target, self.name = clock, emit, source, target, name
         self._pace = TransferRate(None)
         self._what = ""
-        self._told_at = 0.0
+        self._reported_at = 0.0
         self._present = self._done = 0
 
     def begin_item(self, what: str, total: int | None, done: int = 0) -> None:
         """Begin a new item."""
-        self._pace, self._what, self._told_at, self._present = TransferRate(total), what, 0.0, done
+        self._pace, self._what, self._reported_at, self._present = TransferRate(total), what, 0.0, done
         self.report_progress(done)
 
     def report_progress(self, done: int, *, is_last: bool = False, parts: Sequence[TransferPart] = ()) -> None:
         """Report the bytes that have arrived."""
         now, self._done = self.clock.monotonic(), done
         rate, left = self._pace.add_sample(now, done)
-        if is_last or self._told_at == 0.0 or now - self._told_at >= _PROGRESS_SECONDS:
-            self._told_at = now
+        if is_last or self._reported_at == 0.0 or now - self._reported_at >= _PROGRESS_SECONDS:
+            self._reported_at = now
             self.emit(
                 TransferProgressed(
                     ts=self.clock.unix_time(),

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from sparkctl.engines.base import CUDA_TRACE, Failure, FailureWeight
+from sparkctl.engines.base import Failure, FailureWeight
 from sparkctl.engines.failures.docker_failures import GPUS_REMEDY
 from sparkctl.engines.failures.memory_failures import SHELL_PREFIX
 from sparkctl.engines.failures.model_file_failures import JSON_FAULT
@@ -428,8 +428,8 @@ JIT_FAILURES = (
 )
 _GPU_FAULT_REMEDY = (
     "A newer image may not do it. To find the kernel: start without CUDA graphs (vLLM: args.enforce-eager, SGLang: "
-    f"args.disable-cuda-graph), and with {CUDA_TRACE} the traceback names it. `dmesg` on the node may "
-    "show the driver's Xid."
+    "args.disable-cuda-graph), and with {gpu_trace} the traceback names it. `dmesg` on the node may "
+    "show {gpu_report}."
 )
 
 

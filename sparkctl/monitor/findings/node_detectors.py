@@ -257,7 +257,7 @@ def detect_once(snapshot: NodeSnapshot) -> tuple[Finding, ...]:
     return sort_by_severity([finding for detector in detectors for finding in detector.detect(snapshot)])
 
 
-def detect_across_nodes(snapshots: Sequence[NodeSnapshot], *, are_all: bool = False) -> tuple[Finding, ...]:
+def detect_across_nodes(snapshots: Sequence[NodeSnapshot], *, are_all: bool) -> tuple[Finding, ...]:
     """Return the findings that need several nodes, worst first. ``are_all``: no other node is configured."""
     return sort_by_severity(
         detect_missing_network(snapshots)

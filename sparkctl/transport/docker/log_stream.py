@@ -129,11 +129,11 @@ class ContainerLogStream:
             writer.close()
 
     async def _read_lines(self, body: _LogResponseBody, parser: FragmentParser) -> LogBatches:
-        is_told = False
+        was_reported = False
         while not body.is_done:
             lines = self._joiner.add_fragments(parser.feed(await body.read_available()))
-            if self._joiner.gap and not is_told and self.on_gap is not None:
-                is_told = True
+            if self._joiner.gap and not was_reported and self.on_gap is not None:
+                was_reported = True
                 self.on_gap()
             if lines:
                 yield lines

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 MAX_LINES_AT_ONCE = 64  # lines between two checks for keys: about a millisecond of work
 _RETRY_SECONDS = 5.0  # s at least until an unreachable node is tried again
-_LOOK_SECONDS = 1.0  # s between two checks whether the instance was started again
+_RESTART_POLL_SECONDS = 1.0  # s between two checks whether the instance was started again
 _REPLAY_STEP_SECONDS = 0.25
 RECOVERY_NOTICE_SECONDS = 5.0  # s for which the end of a break is shown: a short break would end before it is painted
 
@@ -92,10 +92,10 @@ class LogSubscription:
                 self._reader.tell(f"{ended.message or 'its Spark does not answer'}; read again when it answers")
                 await self._controller.clock.sleep(_RETRY_SECONDS)
                 while not self._is_node_answering():
-                    await self._controller.clock.sleep(_LOOK_SECONDS)
+                    await self._controller.clock.sleep(_RESTART_POLL_SECONDS)
                 continue
             while self._find_container() in (None, self._container):
-                await self._controller.clock.sleep(_LOOK_SECONDS)
+                await self._controller.clock.sleep(_RESTART_POLL_SECONDS)
 
     async def _follow_container(self) -> CommandEnded | None:
         node = self._controller.supervisor.get_node(self._node)

@@ -27,7 +27,7 @@ _HANG_COLUMNS = 5  # indent below the words of a step
 _NEEDLESS_ESCAPES = re.compile(r"\\([ !\"#%&',/:;<=>@`~-])")  # needless escapes, which are not shown
 
 
-def format_launch_plan(plan: LaunchPlan, width: int | None = None) -> list[str]:
+def format_launch_plan(plan: LaunchPlan, width: int | None) -> list[str]:
     """Return the steps of a launch plan within ``width`` columns, followed by the unwrapped docker run line."""
     rule = redact_launch_plan(plan).ready
     limits = plan.timeouts

@@ -46,7 +46,7 @@ _MIN_TITLE_COLUMNS = 24  # of a title beside what stands before it
 _LABEL_INDENT = 12  # below the value of a labelled line
 
 
-def format_profile_list(summaries: Sequence[ProfileSummary], width: int | None = None) -> list[TextRow]:
+def format_profile_list(summaries: Sequence[ProfileSummary], width: int | None) -> list[TextRow]:
     """Return a head and a row per profile: name, engine, origin and title; a broken one shows how to check it.
 
     In a terminal of ``width`` columns a long title goes on in its column, or below the name where that is too narrow.
@@ -300,7 +300,7 @@ def _group_by_reason(accounts: Sequence[KeyRecord]) -> list[tuple[str, list[KeyR
 
 
 def build_import_json(
-    imported: ImportResult, text: str, path: str | None, cautions: Sequence[StartWarning] = ()
+    imported: ImportResult, text: str, path: str | None, cautions: Sequence[StartWarning]
 ) -> dict[str, object]:
     """Return the report as JSON data; ``text`` is the profile's file."""
     ledger = imported.ledger

@@ -156,7 +156,7 @@ async def test_an_engine_that_makes_no_token_is_found_and_its_recovery_too(tmp_p
                 (finding,) = now[0].findings
                 assert finding.instance == "qwen36-vllm"
                 assert "answer POST /v1/completions answered 500" in str(finding.evidence[0])
-                process.add_background_load(1)  # a token comes, by whomever
+                process.add_background_load(1, since=60.0)  # a token comes, by whomever
             return hung and not now[0].findings
 
         views = await watch_until_views(sparks, tmp_path, found)
@@ -170,7 +170,7 @@ async def test_an_engine_is_asked_only_when_it_is_idle_and_only_if_its_profile_l
         await idle_vllm(sparks.docker["spark1"], **{ContainerLabel.LIVENESS: "none"})
         await idle_vllm(sparks.docker["spark2"])
         (at_work,) = sparks.docker["spark2"].running.values()
-        at_work.add_background_load(2)
+        at_work.add_background_load(2, since=60.0)
         began = Hasty().monotonic()
         await watch_until_views(sparks, tmp_path, lambda now: Hasty().monotonic() - began > 900)
         assert [count_completions(docker) for docker in sparks.docker.values()] == [0, 0]

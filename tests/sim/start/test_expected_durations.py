@@ -71,7 +71,7 @@ async def test_a_start_is_measured_part_by_part_and_the_next_one_knows(
 
 
 def test_the_simulated_operator_has_started_all_of_it_before(tmp_path: Path) -> None:
-    seed_start_history(tmp_path)
+    seed_start_history(tmp_path, scenario="empty")
     profile = ProfileLibrary(shipped_profiles_dir()).load_profile(VLLM)
     known = OperationHistory(tmp_path).get_expected_durations(VLLM, profile.digest, "spark2")
     assert known.seconds == pytest.approx(sum(one.seconds for one in known.parts) + 2)

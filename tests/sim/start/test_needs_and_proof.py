@@ -122,7 +122,7 @@ async def test_from_nothing_to_sound_and_back(speech: SpeechScene) -> None:
         (VOICE, (f"{MODEL}@spark2",), ()),
         (MODEL, (), (VOICE,)),
     ]
-    table = [join_text(row) for row in format_status_table(views)]
+    table = [join_text(row) for row in format_status_table(views, width=None)]
     assert any(f"{MODEL} for {VOICE}" in row for row in table), table
     spoken = await speak_text(speech.ctx, speech.nodes, "good evening")
     assert (spoken.instance, spoken.node, spoken.clip.form) == (VOICE, "spark2", "wav")

@@ -631,7 +631,7 @@ async def test_a_plan_asks_the_hub_for_what_is_not_there(sparks: SimulatedSparks
         proposed = propose_profile(f"hf:{repository}", ("args.gpu-memory-utilization=0.5",))
         request = CheckFit(profile=proposed, nodes=nodes, is_proposal=True, hub=HubClient(environ))
         proposal = await collect_events(check_fit(ctx, request))
-        unknown = replace(request, profile=propose_profile("hf:nvidia/misspelt"))
+        unknown = replace(request, profile=propose_profile("hf:nvidia/misspelt", overrides=()))
         unknown_end = find_command_end(await collect_events(check_fit(ctx, unknown)))
         hub.gated.add(repository)
         gated = await collect_events(check_fit(ctx, CheckFit(profile=profile, nodes=nodes, hub=HubClient(environ))))

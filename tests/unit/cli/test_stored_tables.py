@@ -32,8 +32,8 @@ def make_lists() -> tuple[list[NodeModels], list[NodeImages]]:
 
 def test_a_pipe_gets_a_row_for_each() -> None:
     models, images = make_lists()
-    assert [len(_format_models(models, NOW)), len(_format_images(images, NOW))] == [2, 3]
-    assert _format_images(images, NOW)[1].split("  ")[-1] == "used by"
+    assert [len(_format_models(models, NOW, width=None)), len(_format_images(images, NOW, width=None))] == [2, 3]
+    assert _format_images(images, NOW, width=None)[1].split("  ")[-1] == "used by"
 
 
 @pytest.mark.parametrize("width", [60, 80])

@@ -80,7 +80,7 @@ async def test_what_a_profile_leaves_out_of_its_model_is_not_left_out_of_the_dra
         MissingPart(kind=kind, node=NodeName("spark1"), name=f"/models/{kind}", reason="", source="hf:acme/tiny")
         for kind in MODEL_KINDS
     ]
-    model, draft, tokenizer = (model_download.ModelDownload.from_part(profile, part) for part in parts)
+    model, draft, tokenizer = (model_download.ModelDownload.from_part(profile, part, directory=None) for part in parts)
     assert (model.build_request(None, None)["exclude"], draft.build_request(None, None)["exclude"]) == (
         ("model-*",),
         (),

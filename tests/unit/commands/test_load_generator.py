@@ -45,7 +45,7 @@ async def test_the_warm_up_is_a_process_of_its_own_and_nothing_of_it_counts(tmp_
     assert not generator.is_warm
     await generator.warm_up(CELL)
     assert generator.is_warm
-    result = await generator.run_cell(CELL, lambda: marks.append("begin"), lambda: marks.append("end"))
+    result = await generator.run_cell(CELL, lambda: marks.append("begin"), lambda: marks.append("end"), report=None)
     assert result.generation_rate is not None
     assert result.generation_rate.values == (10.0, 10.0, 10.0)
     assert marks == ["begin", "end"]

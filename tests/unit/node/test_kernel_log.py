@@ -222,7 +222,7 @@ def test_the_end_of_the_boot_before() -> None:
 def test_the_program_prints_the_log_of_a_machine(kmsg: KmsgOnDisk, python: str) -> None:
     kmsg.log(OOM_TASK, 7.0)
     kmsg.log(OOM_KILL, 7.1)
-    program = bootstrap.build_kernel_log_program(root=str(kmsg.root), python=python)
+    program = bootstrap.build_kernel_log_program(root=str(kmsg.root), python=python, boot_before=False, is_local=False)
     done = subprocess.run(program.argv, input=program.stdin, capture_output=True, check=True, timeout=60)
     log = decode_kernel_log(b"Welcome to this machine\n" + done.stdout)
     assert [(one.kind, one.container, one.pid) for one in log.events] == [("oom-kill", CONTAINER, 41872)]

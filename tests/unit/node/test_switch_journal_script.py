@@ -54,7 +54,7 @@ def test_a_journal_is_written_read_and_removed(tmp_path: Path) -> None:
     assert (
         switch_journal_io.decode_write_result(
             run_script(
-                tmp_path, switch_journal_io.build_remove_command(), switch_journal_io.read_journal_script()
+                tmp_path, switch_journal_io.build_remove_command(over=()), switch_journal_io.read_journal_script()
             ).stdout
         )
         is DONE
@@ -82,7 +82,7 @@ def test_a_journal_of_another_user_is_foreign(tmp_path: Path) -> None:
     assert (
         switch_journal_io.decode_write_result(
             run_script(
-                tmp_path, switch_journal_io.build_remove_command(), switch_journal_io.read_journal_script()
+                tmp_path, switch_journal_io.build_remove_command(over=()), switch_journal_io.read_journal_script()
             ).stdout
         )
         is FAILED

@@ -25,7 +25,7 @@ def make_finding_event(
     return FindingReported(ts=NOW, node=node, check=check, severity=severity, message=message, remedy=remedy)
 
 
-LOOK = (
+REPORTED = (
     make_finding_event("docker", Severity.GOOD, "Docker 28.5.2"),
     make_finding_event(
         "drop-caches", Severity.PROBLEM, "no right to drop the page cache", "once on spark1: echo x | sudo tee /etc/y"
@@ -63,14 +63,14 @@ def list_order(made: tuple[DoctorFinding, ...]) -> list[tuple[str | None, str]]:
 
 
 def test_the_worst_comes_first_of_all_nodes() -> None:
-    made = merge_findings(LOOK, make_node_views(FULL))
+    made = merge_findings(REPORTED, make_node_views(FULL))
     assert list_order(made) == [
         (ONE, "drop-caches"), (ONE, "page-cache"), (TWO, "swap"), (TWO, "gpu"), (ONE, "docker"),
     ]  # fmt: skip
 
 
 def test_what_the_samples_show_goes_before_what_the_look_found() -> None:
-    made = merge_findings(LOOK, make_node_views(SWAP))
+    made = merge_findings(REPORTED, make_node_views(SWAP))
     swaps = [one for one in made if one.found.check == "swap"]
     assert [(one.found.message, one.is_live) for one in swaps] == [("6.0 GiB of swap, and growing", True)]
 
@@ -86,7 +86,7 @@ def test_what_was_asked_is_never_said_to_be_in_the_samples_and_ends_with_the_nex
 
 
 def test_a_node_that_does_not_answer_is_a_problem_of_now() -> None:
-    made = merge_findings(LOOK, make_node_views(SWAP, state=NodeState.UNREACHABLE))
+    made = merge_findings(REPORTED, make_node_views(SWAP, state=NodeState.UNREACHABLE))
     assert (TWO, "connection") in list_order(made)
     assert "timed out" in next(one.found.message for one in made if one.found.check == "connection")
     assert not [one for one in made if one.found.message == SWAP.summary], "its samples are old"
@@ -94,7 +94,7 @@ def test_a_node_that_does_not_answer_is_a_problem_of_now() -> None:
 
 @pytest.mark.parametrize("columns", [80, 120])
 def test_the_selected_one_is_shown_with_proof_age_and_remedy(columns: int) -> None:
-    made = merge_findings(LOOK, make_node_views(FULL))
+    made = merge_findings(REPORTED, make_node_views(FULL))
     words = render_screen(DoctorScreenModel(entries=made, when=NOW, chosen=made[1].stable_key), columns)
     assert "1 problem · 2 warnings · 1 not known · 1 good" in words
     assert "▸ ▲ spark1" in words
@@ -117,12 +117,12 @@ def test_only_a_command_of_ours_and_nothing_else_is_done_from_here() -> None:
 
 
 def test_what_is_copied_is_the_command_without_where_it_belongs() -> None:
-    made = merge_findings(LOOK, make_node_views())
+    made = merge_findings(REPORTED, make_node_views())
     assert [one.remedy_command for one in made if one.found.remedy] == ["echo x | sudo tee /etc/y", "sudo swapoff -a"]
 
 
 def test_no_problem_is_shown_only_after_an_examination() -> None:
-    good = (LOOK[0],)
+    good = (REPORTED[0],)
     assert "nothing is wrong" in render_screen(
         DoctorScreenModel(entries=merge_findings(good, make_node_views()), when=NOW)
     )
@@ -132,14 +132,14 @@ def test_no_problem_is_shown_only_after_an_examination() -> None:
 def test_how_far_an_examination_is_stands_beside_what_it_found() -> None:
     asked = (DoctorProgress(ONE, 3.2, 7), DoctorProgress(TWO, 4.0))
     first = render_screen(
-        DoctorScreenModel(entries=merge_findings(LOOK, make_node_views()), when=None, running=asked)
+        DoctorScreenModel(entries=merge_findings(REPORTED, make_node_views()), when=None, running=asked)
     ).splitlines()[0]
     assert first.startswith(" examining spark1 7 found, spark2 no answer for 4 s ...")
     assert first.endswith("✕ 1  ▲ 1  ◌ 1  ● 1"), "signs where there is no room for words"
 
 
 def test_age_is_shown_in_coarse_steps() -> None:
-    good = merge_findings((LOOK[0],), make_node_views())
+    good = merge_findings((REPORTED[0],), make_node_views())
     assert ", just now" in render_screen(DoctorScreenModel(entries=good, when=NOW, now=NOW + 9))
     assert ", 40 s ago" in render_screen(DoctorScreenModel(entries=good, when=NOW, now=NOW + 47))
     assert ", 3 min ago" in render_screen(DoctorScreenModel(entries=good, when=NOW, now=NOW + 219))
@@ -147,7 +147,7 @@ def test_age_is_shown_in_coarse_steps() -> None:
 
 def test_a_filter_leaves_what_matches_and_says_how_many() -> None:
     words = render_screen(
-        DoctorScreenModel(entries=merge_findings(LOOK, make_node_views()), when=NOW, pattern=parse_filter("spark2"))
+        DoctorScreenModel(entries=merge_findings(REPORTED, make_node_views()), when=NOW, pattern=parse_filter("spark2"))
     )
     assert " / 2/4  spark2" in words
     assert "drop-caches" not in words
@@ -164,7 +164,7 @@ def test_small_terminals_break_nothing(columns: int, lines: int) -> None:
     hostile = make_finding_event(
         "x\x1b[2J", Severity.PROBLEM, "a\x1b]52;c;AAAA\x07b [/red] \u202e" + "w" * 300, "rm\x1b[0m\n-rf"
     )
-    made = merge_findings((*LOOK, hostile), make_node_views(FULL))
+    made = merge_findings((*REPORTED, hostile), make_node_views(FULL))
     for one in made:
         words = render_screen(DoctorScreenModel(entries=made, when=NOW, chosen=one.stable_key), columns, lines)
         assert all(char.isprintable() or char == "\n" for char in words)

@@ -375,12 +375,12 @@ def test_what_is_to_be_changed_is_whole_and_its_keys_stand_in_a_column(columns: 
     ]
     assert [line.split()[0] for line in keys] == ["a", "enter", "e", "y"]
     assert len({line.index(does) for line, does in zip(keys, ("tries", "log", "edits", "copy"), strict=True)}) == 1
-    several = render_verdict_keys(verdict, DrawArea(columns), [("e", "edits the profile")], "a")
+    several = render_verdict_keys(verdict, DrawArea(columns), [("e", "edits the profile")], "a", roomy=False)
     assert max(map(measure_row, several)) <= columns
 
 
 def test_what_sparkctl_says_of_a_log_has_another_tone_than_an_engines_warning() -> None:
-    (engine, ours) = render_log_tail(["[W] two"], "qwen36 has ended on spark2 with exit code 1", 8)
+    (engine, ours) = render_log_tail(["[W] two"], "qwen36 has ended on spark2 with exit code 1", 8, columns=80)
     assert {span.tone for span in engine}.isdisjoint({span.tone for span in ours})
 
 

@@ -71,7 +71,7 @@ def render_everything(profile: Profile, made: LaunchPlan) -> str:
         json.dumps(encode_event(LaunchPlanned(1.0, NODE.name, made))),
         line,
         *shlex.split(line.replace("\\\n", "")),
-        *format_launch_plan(made),
+        *format_launch_plan(made, width=None),
         *format_profile(profile),
         json.dumps(build_profile_json(profile), default=str),
         repr(made.secrets == ()),

@@ -166,7 +166,7 @@ def test_what_is_left_afterwards_is_the_plans_figure_in_four_parts() -> None:
 
 
 def test_the_command_line_and_the_panel_draw_the_same_memory_and_say_the_same_of_it() -> None:
-    lines = [join_text(one) for one in format_switch_plan(PLAN)]
+    lines = [join_text(one) for one in format_switch_plan(PLAN, columns=None)]
     panel = render_screen(SCENE, 80, 60)
     for change in CHANGES:
         for bar in (memory_before(change, {}), memory_after(change, {})):
@@ -196,16 +196,16 @@ def test_the_command_line_and_the_panel_draw_the_same_memory_and_say_the_same_of
         assert ("there is no rollback" in way_back) == bool(other.halves)
     refused = replace(PLAN, obstacles=("port 8003 is taken by postgres",))
     assert describe_rollback_window(refused) is None
-    assert summarize_switch_plan(refused) in [join_text(one) for one in format_switch_plan(refused)]
+    assert summarize_switch_plan(refused) in [join_text(one) for one in format_switch_plan(refused, columns=None)]
 
 
 def test_a_step_names_what_it_is_about_and_where_that_was_not_told_says_what_was_there() -> None:
     for each in SwitchStep:
         for is_done in (False, True):
             assert describe_switch_step(each, "qwen36", ("minimax-m27",), is_done=is_done)
-            assert "old one" not in describe_switch_step(each, "qwen36", is_done=is_done)
+            assert "old one" not in describe_switch_step(each, "qwen36", is_done=is_done, stops=())
     assert describe_switch_step(SwitchStep.RESTORING, "qwen36", ("a", "b")) == "starting a and b again"
-    assert describe_switch_step(SwitchStep.RESTORING, "qwen36") == "starting what was there again"
+    assert describe_switch_step(SwitchStep.RESTORING, "qwen36", stops=()) == "starting what was there again"
 
 
 def test_a_switch_to_the_same_profile_changed_tells_the_two_apart() -> None:

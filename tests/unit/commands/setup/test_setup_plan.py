@@ -33,7 +33,7 @@ from sparkctl.views.event_text import format_diff
 
 NODE = NodeName("spark1")
 LINE = "milo ALL=(root) NOPASSWD: /usr/bin/tee /proc/sys/vm/drop_caches\n"
-LOOK = """@@ identity
+INSPECTION_OUTPUT = """@@ identity
 user milo
 home /home/milo
 @@ docker
@@ -50,12 +50,12 @@ state no
 """
 
 
-def look(text: str = LOOK) -> NodeInspection:
+def make_inspection(text: str = INSPECTION_OUTPUT) -> NodeInspection:
     return decode_inspection(text.encode())
 
 
 def test_what_is_missing_becomes_a_step_with_its_diff() -> None:
-    steps, notes = plan_own_steps(NODE, look())
+    steps, notes = plan_own_steps(NODE, make_inspection())
     assert [step.kind for step in steps] == [SetupStepKind.DOCKER_GROUP, SetupStepKind.DROP_CACHES]
     assert format_diff(steps[0].changes[0])[-2:] == ["-docker:x:998:ada", "+docker:x:998:ada,milo"]
     assert format_diff(steps[1].changes[0]) == [
@@ -85,7 +85,7 @@ def test_what_is_missing_becomes_a_step_with_its_diff() -> None:
 def test_what_is_there_is_left_and_what_cannot_be_done_is_told(
     old: str, new: str, kinds: list[SetupStepKind], noted: int
 ) -> None:
-    steps, notes = plan_own_steps(NODE, look(LOOK.replace(old, new)))
+    steps, notes = plan_own_steps(NODE, make_inspection(INSPECTION_OUTPUT.replace(old, new)))
     assert [step.kind for step in steps] == kinds
     assert len(notes) == noted
 

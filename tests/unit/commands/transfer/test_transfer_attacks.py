@@ -73,7 +73,7 @@ def make_reporter() -> TransferReporter:
 async def list_both_ends(
     session: NodeSession, source: Path, target: Path
 ) -> tuple[model_files_decoder.FileListing, model_files_decoder.FileListing]:
-    asked = model_files_decoder.build_listing_program([str(source), str(target)])
+    asked = model_files_decoder.build_listing_program([str(source), str(target)], rooms=())
     done = await session.run(asked.argv, stdin=asked.stdin)
     here, there = model_files_decoder.decode_file_listing(done.stdout)[0]
     return here, there

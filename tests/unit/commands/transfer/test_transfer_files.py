@@ -64,7 +64,7 @@ def write_files(directory: Path) -> None:
 
 
 async def list_places(session: NodeSession, *places: Path) -> tuple[model_files_decoder.FileListing, ...]:
-    asked = model_files_decoder.build_listing_program([str(one) for one in places])
+    asked = model_files_decoder.build_listing_program([str(one) for one in places], rooms=())
     done = await session.run(asked.argv, stdin=asked.stdin)
     return model_files_decoder.decode_file_listing(done.stdout)[0]
 

@@ -180,7 +180,7 @@ def test_all_detectors_together_and_a_sample_that_knows_nothing() -> None:
     found = [health.detect_all(one) for one in curve][-1]
     assert [f.kind for f in found] == [FindingKind.STUCK_CLOCK, FindingKind.DISK]
     assert not health.detect_all(make_snapshot(42))
-    assert not detect_across_nodes([make_snapshot(0), make_snapshot(0)])
+    assert not detect_across_nodes([make_snapshot(0), make_snapshot(0)], are_all=False)
 
 
 def test_a_single_sample_gives_what_needs_no_history() -> None:

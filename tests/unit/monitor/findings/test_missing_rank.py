@@ -67,5 +67,5 @@ def test_a_rank_that_may_run_is_not_missing(snapshots: list[NodeSnapshot]) -> No
 
 def test_a_node_that_does_not_answer_may_have_it() -> None:
     snapshots = [make_node_snapshot(HERE), make_node_snapshot(THERE, make_rank_view(THERE))]
-    assert not detect_across_nodes(snapshots), "not all nodes are among them"
+    assert not detect_across_nodes(snapshots, are_all=False), "not all nodes are among them"
     assert [one.kind for one in detect_across_nodes(snapshots, are_all=True)] == [FindingKind.PARTNER]

@@ -380,7 +380,10 @@ def test_the_report_says_how_each_is_taken_and_masks_no_reason() -> None:
     assert any(
         row.endswith("/etc on the node is not a directory for models or caches (--allow mount)") for row in lines
     )
-    assert [one["allow"] for one in build_import_json(written.imported, "", None)["withheld"]] == ["env", "mount"]  # type: ignore[attr-defined]
+    assert [one["allow"] for one in build_import_json(written.imported, "", None, cautions=())["withheld"]] == [
+        "env",
+        "mount",
+    ]  # type: ignore[attr-defined]
 
 
 def test_of_several_under_one_name_the_report_says_how_one_alone_is_taken() -> None:
@@ -390,7 +393,7 @@ def test_of_several_under_one_name_the_report_says_how_one_alone_is_taken() -> N
     assert [row.rpartition("(")[2] for row in lines if "withheld  " in row] == [
         "--allow mount=/srv:/s)", "--allow mount=/var/run/docker.sock:/d)", "--allow 'mount=/a b:/ab')", "--allow device)",
     ]  # fmt: skip
-    withheld = build_import_json(written.imported, "", None)["withheld"]
+    withheld = build_import_json(written.imported, "", None, cautions=())["withheld"]
     for one, mount in zip(withheld, ("/srv:/s", "/var/run/docker.sock:/d", "/a b:/ab"), strict=False):  # type: ignore[call-overload]
         assert import_and_check(text, allow={one["allow"]}).profile.mounts == (mount,)
 

@@ -15,7 +15,7 @@ from sparkctl.views.text.styled_text import join_text
 def test_columns_stand_below_each_other_whatever_they_hold(tmp_path: Path) -> None:
     (tmp_path / "qwen36.yaml").write_text("schema: 1\nname: qwen36\nextends: qwen36\ntitle: Mine\n")
     (tmp_path / "two words.yaml").write_text("schema: 1\nport: many\nname: x\n")
-    lines = [join_text(row) for row in format_profile_list(ProfileLibrary(user=tmp_path).list_summaries())]
+    lines = [join_text(row) for row in format_profile_list(ProfileLibrary(user=tmp_path).list_summaries(), width=None)]
     assert lines[0].split() == ["NAME", "ENGINE", "FROM", "TITLE"]
     broken = next(line for line in lines if "two words" in line)
     mine = next(line for line in lines if line.endswith("Mine"))
