@@ -33,7 +33,7 @@ from sparkctl.views.overview.tile_rows import (
     build_memory_chart,
     build_memory_legend,
     build_rdma_chart,
-    choose_chart_minutes,
+    format_chart_span,
     make_label,
     read_series,
     render_gpus,
@@ -165,7 +165,7 @@ def render_node(scene: NodeScreenModel, columns: int, lines: int) -> ScrollPage:
             for one, other in zip(
                 draw_frame(_render_title(seen), shown, left, high),
                 draw_frame(
-                    make_row(Span(f"last {choose_chart_minutes(seen)} min", TextStyle.LABEL)),
+                    make_row(Span(f"last {format_chart_span(seen)}", TextStyle.LABEL)),
                     drop_least_important(expand_charts(curves, high - 2), high - 2),
                     columns - left,
                     high,
