@@ -198,6 +198,34 @@ def build_unnamed_failure(text: str) -> Failure:
     )
 
 
+def name_refused_settings(failure: Failure) -> Failure:
+    """Return the failure of an exception that the code which checks the settings raised: where no rule names its cause, it is a value."""
+    if failure.cause is not FailureCause.CRASHED or failure.weight != FailureWeight.EXCEPTION:
+        return failure
+    return replace(
+        failure,
+        cause=FailureCause.BAD_VALUE,
+        summary=failure.summary.replace("stopped on an error", "refused its settings"),
+        remedy="Correct the setting that the message or the last line of code above it names.",
+        is_inferred=True,
+    )
+
+
+def name_stage_fault(failure: Failure, text: str) -> Failure:
+    """Return the failure of a later stage of a pipeline that has no place for a weight: where the first one has, it was not its own."""
+    if failure.cause is not FailureCause.MODEL_FILES or not text.startswith("KeyError: "):
+        return failure
+    return replace(
+        failure,
+        cause=FailureCause.ENGINE_BUG,
+        summary=f"A later stage of the pipeline was given a weight that it has no place for: {text.removeprefix('KeyError: ')}.",
+        remedy="Take another image, or split the model without pipeline parallelism (by tensor parallelism alone).",
+        weight=FailureWeight.LIKELY,
+        is_inferred=True,
+        field=None,
+    )
+
+
 def refine_failure(
     failure: Failure, text: str, step: str | None, facts: Mapping[EngineFactName, str], *, is_serving: bool
 ) -> Failure:
@@ -223,7 +251,8 @@ def refine_failure(
     method = facts.get(EngineFactName.SPECULATIVE_METHOD, "")
     drafts = any(name in method.upper() for name in _DRAFT_MODEL_METHODS)
     left = facts.get(EngineFactName.AVAILABLE_AT_LOAD)
-    if step in (None, "join") and _DRIVER_OUT_OF_MEMORY in text and EngineFactName.KV_CACHE_TOKENS not in facts:
+    is_first = step == "join" or (step is None and bool(facts))  # of an excerpt nothing tells what was before it
+    if is_first and _DRIVER_OUT_OF_MEMORY in text and EngineFactName.KV_CACHE_TOKENS not in facts:
         return replace(
             failure,
             cause=FailureCause.STARTUP_MEMORY_CHECK,

@@ -344,7 +344,7 @@ def _count_same_sizes(one: ReferenceFigure, cell: BenchCell | DomainKey, figure:
     if figure is not BenchFigure.GENERATION and one.prompt is None:
         return None
     pairs = list(_list_size_pairs(one, cell))
-    if any(told != own for told, own in pairs):
+    if any(declared != own for declared, own in pairs):
         return None
     if one.depth is None and cell.context > _UNTOLD_CONTEXT:
         return None

@@ -20,6 +20,8 @@ from sparkctl.engines.base import (
     LineSignal,
     LogSignature,
     build_unnamed_failure,
+    name_refused_settings,
+    name_stage_fault,
     refine_failure,
 )
 from sparkctl.engines.line_preparer import MAX_LINE_LENGTH, LinePreparer, prepare_text
@@ -291,6 +293,7 @@ _MAX_FORGIVEN_LINES = 8  # lines in which a program may say what failed before i
 _MAX_HEAD_CHARS = 200  # of a line as the log has it, in which its prefixes stand
 _MIN_TEXT_CHARS = 20  # by which the end of the prefixes is found
 _MAX_CHAIN_LINES = 6  # lines from one exception to the next traceback of the same error
+_LATER_STAGE = re.compile(r"(?<![A-Za-z])PP[1-9]")  # in the name of a process: of pipeline parallelism
 # What stands where an excerpt was cut.
 _CUT_MARK = re.compile(
     r"[\s.…]{0,20}(?:[\[(<]{0,2}(?:\.{2,3}|…)? ?(?:[Tt]runcated|TRUNCATED|snip|cut|omitted)\b[^\])>]{0,60}[\])>]{0,2})?[\s.…]{0,20}$"
@@ -782,6 +785,8 @@ class LogAnalyzer:
             self.tracebacks.append(TracebackBlock(traceback.first_line, line.number, text))
         if signal is None or signal.failure is None or traceback.assertion:
             signal = self._classify_exception(text, signal)
+        if traceback.refuses_settings and signal.failure is not None and not self.was_ready:
+            signal = replace(signal, failure=name_refused_settings(signal.failure))
         if traceback.handled and (signal.failure is None or signal.failure.weight >= FailureWeight.EXCEPTION):
             self._mark_handled(traceback.handled, text)
         return signal
@@ -859,7 +864,9 @@ class LogAnalyzer:
         failure = None if joined is None else joined.failure
         if joined is not None and failure is not None and failure.weight > FailureWeight.EXCEPTION:
             return joined
-        return LineSignal(failure=build_unnamed_failure(message)) if signal is None else signal
+        bare = None if signal is None else signal.failure
+        is_unnamed = bare is None or (bare.cause is FailureCause.CRASHED and bare.weight == FailureWeight.EXCEPTION)
+        return LineSignal(failure=build_unnamed_failure(message)) if signal is None or is_unnamed else signal
 
     def _join_message(self, line: LogLine, text: str, level: str | None, signal: LineSignal | None) -> None:
         """Join the lines of the message of an exception that no rule named, which may be cut by a terminal's width, or begin on the
@@ -985,8 +992,10 @@ class LogAnalyzer:
                 self.facts[fact.name] = fact
                 if fact.name is EngineFactName.ENGINE_VERSION:
                     self.version_line = line.number
-        if signal.failure is not None:
-            self._record_failure(self._refine_failure(signal.failure, text, is_serving=self.was_ready), line, text)
+        if (failure := signal.failure) is not None:
+            if _LATER_STAGE.search(find_writer(line.text[:_MAX_HEAD_CHARS])):
+                failure = name_stage_fault(failure, text)
+            self._record_failure(self._refine_failure(failure, text, is_serving=self.was_ready), line, text)
         if signal.phase is Phase.READY and 0 < self._ready_at < line.number and any(map(_is_death, self.failures)):
             self.failures.clear()  # it was started again
         # The engine's own ready message does not decide: the rule's line, the health path and a token do.

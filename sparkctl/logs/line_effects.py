@@ -29,6 +29,7 @@ from sparkctl.logs.line_patterns import (
     READER_FRAME,
     REQUEST_MARK,
     SELF_KILLS,
+    SETTINGS_FRAME,
     SHUTDOWN_PHRASES,
     STOP_REQUESTS,
     TRACEBACK_HEADER,
@@ -162,6 +163,7 @@ class EffectTable:
             or source.startswith(ASSERTION_START)
             or MODEL_CONFIG_READ in source
             or READER_FRAME.match(source) is not None
+            or SETTINGS_FRAME.match(source) is not None
             or "serving" in text[:200]
         )
 

@@ -418,6 +418,15 @@ READER_FRAME = re.compile(
     r"File \"[^\"]{0,300}?(?P<file>[^/\"]{0,40}(?:nvml|configuration_|tokenization_|processing_|modeling_utils|weight_utils|loader|transformers_utils"
     r"|argparse|arg_utils|server_args)[^/\"]{0,40}|transformers_utils/[^/\"]{1,40})\.py\", line \d+, in (?P<function>[\w<>]{1,80})"
 )
+# The frame of code that checks the settings of a program before anything is loaded, and what such code raises on purpose.
+SETTINGS_FRAME = re.compile(
+    r"File \"[^\"]{0,300}?(?:/(?:config|arg_groups|platforms)/[^/\"]{1,60}|/(?:\w{0,20}arg_?utils|argparse_utils|server_args|cli_args"
+    r"|llm_args|engine_args))\.py\", line \d+, in "
+)
+_MAX_FRAME_LINES = 3  # lines of the innermost frame of a traceback: file, source, markers
+_REFUSAL = re.compile(
+    r"(?:[\w.]+\.)?(?:(?:Value|NotImplemented|Assertion|Runtime)Error|\w*ValidationError|Exception)(?:: |\s*$)"
+)
 _MAX_HEAD_CHARS = 200  # of a line as the log has it, in which its prefixes stand
 _HEAD_END_CHARS = 20  # of a line's text, by which the end of its prefixes is found
 _MAX_WRITERS = 64
@@ -432,7 +441,7 @@ class TracebackReader:
     or what read the model's config, or who read what the exception does not name. ``first_line``: the number of
     the traceback's first line; ``is_open``: it began, and its exception was not read yet. ``handled``: the lines of the exceptions
     that were handled when the last line's came up; ``mistaken``: the line that was taken for an exception before the last line
-    showed that its traceback goes on."""
+    showed that its traceback goes on; ``refuses_settings``: code that checks settings raised it on purpose."""
 
     is_open: bool = False
     raise_line: int | None = None
@@ -440,11 +449,13 @@ class TracebackReader:
     first_line: int = 0
     handled: tuple[int, ...] = ()
     mistaken: int | None = None
+    refuses_settings: bool = False
     _has_told: bool = False  # something of the last line alone
     _foreign: int = 0
     _level: str | None = None
     _statement: list[str] = field(default_factory=list)
     _reader: str = ""  # the last frame of `READER_FRAME`
+    _settings_frame: int = -_MAX_FRAME_LINES  # the number of the last `SETTINGS_FRAME`
     _writers: set[str] = field(default_factory=set)  # of the tracebacks that are open: ranks write at once
     _unusual: int | None = None  # the last line that was taken for an exception by nothing but its place
     _chains: dict[str, list[int]] = field(default_factory=dict)  # by writer: the lines of a chain's exceptions so far
@@ -455,6 +466,7 @@ class TracebackReader:
         ``level``: its own."""
         if self._has_told:
             self.assertion, self.handled, self.mistaken, self._has_told = None, (), None, False
+            self.refuses_settings = False
         if TRACEBACK_HEADER in text:
             self._open(number, _find_own_writer(raw, text), level)
             return False
@@ -484,6 +496,8 @@ class TracebackReader:
                     self.assertion, self._has_told = " ".join(self._statement), True
                 elif self._reader and text.removeprefix("json.decoder.").startswith(_NAMES_NO_FILE):
                     self.assertion, self._has_told = f"read by {self._reader}", True
+                if number - self._settings_frame <= _MAX_FRAME_LINES and _REFUSAL.match(text):
+                    self.refuses_settings = self._has_told = True
                 self._end_traceback(number, writer)
                 self._unusual = None if _USUAL_NAME.match(text) else number
                 return True
@@ -550,6 +564,8 @@ class TracebackReader:
             self.raise_line, self._statement = number, [source]
         elif source.startswith('File "'):
             self.raise_line, self._statement = None, []
+            if SETTINGS_FRAME.match(source) is not None:
+                self._settings_frame = number
             if (found := READER_FRAME.match(source)) is not None:
                 self._reader = f"{found['file']} ({found['function']})"
         elif self._statement and len(self._statement) < _MAX_SOURCE_LINES and not _MARKERS.match(source):

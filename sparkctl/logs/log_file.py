@@ -259,10 +259,14 @@ def _find_wrapping(lines: Sequence[str], read_header: Callable[[str], str | None
         return partial(_strip_json, has_ends=any((_read_json_line(line) or "").endswith("\n") for line in lines))
     if lines[0][:1] in "[{" and sum(_PRETTY_TEXT.match(line) is not None for line in lines) >= _MIN_PRETTY_LINES:
         return _strip_pretty_json
+    if _are_logfmt(lines, read_header):
+        return _strip_logfmt
     if (launcher := _find_launcher_shape(lines, read_header)) is not None:
         return launcher
     if any(line.startswith('{"') and _is_logger_record(_load_line(line)) for line in lines):
         return partial(_strip_json, has_ends=True)
+    if (tag := _find_tag(lines)) is not None:
+        return partial(re.compile(rf"(?m)^{re.escape(tag)} ?".encode()).sub, b"")
     known = sum(read_header(line) is not None for line in lines)
     if known >= len(lines) * _ENOUGH_KNOWN:
         return None
@@ -281,6 +285,22 @@ def _find_wrapping(lines: Sequence[str], read_header: Callable[[str], str | None
     if prefix is None and not known and (found := _list_shaped_rests(lines, read)) is not None:
         prefix = _compile_prefix(_SHAPE, _measure_indent(found))
     return None if prefix is None else partial(prefix.sub, b"")
+
+
+# A name before each line, always the same: no time, no number, no level.
+_TAG = re.compile(
+    r"\[(?!(?:DEBUG|INFO|NOTICE|WARN|ERR|CRIT|FATAL))[^\W\d_][^\[\]\d\n]{0,40}\](?= |$)|<[A-Za-z][\w.-]{0,40}>(?= |$)",
+    re.IGNORECASE,
+)
+
+
+def _find_tag(lines: Sequence[str]) -> str | None:
+    """Return the name in brackets with which nearly all lines begin, None where there is none, or where the engines read it themselves."""
+    first = _TAG.match(lines[0])
+    if first is None or len(lines) < _MIN_SAMPLE_LINES or _read_line(f"{first[0]} x") != f"{first[0]} x":
+        return None
+    count = sum(line.startswith(first[0]) for line in lines)
+    return first[0] if count >= len(lines) * (1 - _MOST_OTHERS) else None
 
 
 def _find_launcher_shape(
@@ -410,6 +430,39 @@ def _classify_token(text: str) -> str:
     if text.isdecimal():
         return "0"
     return " " if text[0] == " " else "Mon" if _DAY_OR_MONTH.fullmatch(text) else text
+
+
+# What a program in Go writes around another one's line: time="…" level=info msg="…" key=value.
+_LOGFMT_VALUE = r"(?:\"(?:[^\"\\\n]|\\.){0,400}+\"|[^\s\"]{0,400}+)"
+_LOGFMT = re.compile(
+    rf"(?:[\w.@]{{1,40}}={_LOGFMT_VALUE} ){{0,12}}(?:msg|message|log|line)=(?:(?P<text>\"(?:[^\"\\\n]|\\.)*+\")|(?P<word>\S*+))"
+)
+
+
+def _are_logfmt(lines: Sequence[str], read_header: Callable[[str], str | None]) -> bool:
+    """Tell whether nearly all lines are records of this form, of which some hold another program's line: a program's own stay."""
+    if "=" not in lines[0]:
+        return False
+    texts = [text for line in lines if (text := _find_logfmt_text(line)) is not None]
+    return len(texts) >= len(lines) * (1 - _MOST_OTHERS) and any(
+        _read_start(text, read_header, is_in_c=False) is not None for text in texts
+    )
+
+
+def _find_logfmt_text(line: str) -> str | None:
+    """Return the message of a record of this form, None if the line is none."""
+    found = _LOGFMT.match(line)
+    if found is None or found["text"] is None:
+        return None if found is None else found["word"]
+    text = _load_text(found["text"])
+    return text if isinstance(text, str) else found["text"][1:-1]
+
+
+def _strip_logfmt(block: bytes) -> bytes:
+    """Return the messages of a block of records of this form; other lines stay."""
+    lines = block.decode("utf-8", "replace").split("\n")[:-1]
+    texts = (line if (text := _find_logfmt_text(line)) is None else text.removesuffix("\n") for line in lines)
+    return "".join(f"{text}\n" for text in texts).encode("utf-8", "replace")
 
 
 def _strip_pretty_json(block: bytes) -> bytes:

@@ -239,15 +239,15 @@ class Sample:
         """Bytes of system memory that processes hold on the GPU side; None if the driver does not report all of them."""
         if self.gpus is None:
             return None
-        held = 0
+        memory = 0
         for gpu in self.gpus:
             for process in (gpu.processes or ()) if gpu.has_unified_memory else ():
                 if process.memory is None:
                     return None
-                held += process.memory
+                memory += process.memory
             if gpu.processes is None:
                 return None
-        return held
+        return memory
 
     @property
     def process_memory(self) -> int | None:
@@ -265,12 +265,12 @@ class Sample:
         if not mine or self.gpus is None or any(gpu.processes is None for gpu in self.gpus):
             return None
         on_gpu = {process.pid for gpu in self.gpus for process in gpu.processes or ()}
-        held = 0
+        memory = 0
         for one in mine:
             if one.resident is None or (one.gpu_memory is None and one.pid in on_gpu):
                 return None
-            held += one.resident + (one.gpu_memory or 0)
-        return held
+            memory += one.resident + (one.gpu_memory or 0)
+        return memory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -54,6 +54,7 @@ _WATCH_SECONDS = 2.0  # between two rounds of `status --watch`
 _PROOF_TIMEOUT = 10.0
 _PROOF_SECONDS, _NO_PROOF_SECONDS = 900.0, 30.0  # how long a proof counts, and how long that there is none
 _DOWNLOAD_TAIL_LINES = 200  # a message a second, and what the client prints between them
+_FIGURES_TIMEOUT_SECONDS = 2.5  # an engine with nothing but counters is read twice, a second apart
 _SAMPLE_GAP_SECONDS, _READING_TIMEOUT_SECONDS = 0.2, 3.0  # between the two samples of a look, and for all of it
 _SIGKILL_EXIT = 137
 _SIGNAL_EXITS = (130, _SIGKILL_EXIT, 143)  # 128 and SIGINT, SIGKILL or SIGTERM
@@ -104,7 +105,11 @@ async def _build_status_view(
     wanted = [one for one in view.instances if measures is True or measures in (one.name, one.container)]
     if not wanted or isinstance(containers, DockerError):
         return view
-    return await _add_figures(session, view, wanted, containers, 0.0 if seen is None else seen.ahead)
+    try:
+        async with asyncio.timeout(_FIGURES_TIMEOUT_SECONDS if measures is True else None):
+            return await _add_figures(session, view, wanted, containers, 0.0 if seen is None else seen.ahead)
+    except TimeoutError:  # an engine that does not answer: the table does not wait for it
+        return view
 
 
 async def _add_figures(
@@ -186,7 +191,8 @@ async def read_node_statuses(
     """Return a view of each node, read at the same time.
 
     ``on_findings`` gets what one look at a node finds, the worst first; it is not called for a node whose agent does not run.
-    With it, ``measures`` names the instance whose engine's figures are read, too; True: of all. That takes a second.
+    With it, ``measures`` names the instance whose engine's figures are read, too; True: of all, within a
+    few seconds. That takes a second.
     """
 
     async def read_one_node(node: Node) -> NodeStatusView:

@@ -539,7 +539,7 @@ class Store:
             live.guarded = None
             live.switch = None
         if event.state is NodeState.UNKNOWN and event.detail is None:  # its monitor begins anew
-            live.reported = {key: told for key, told in live.reported.items() if key[0] not in _MONITORED_KINDS}
+            live.reported = {key: finding for key, finding in live.reported.items() if key[0] not in _MONITORED_KINDS}
         return () if replace(event, ts=before.ts) == before else (Topic(TopicKind.STATE, event.node),)
 
     @_apply.register
@@ -584,13 +584,13 @@ class Store:
             live.numbers = {one: numbers for one, numbers in live.numbers.items() if one in ready}
             there = {one.container_id for one in event.instances}
             live.facts = {
-                one: told
-                for one, told in live.facts.items()
-                if one in there or told.ts > event.ts - _UNLISTED_GRACE_SECONDS
+                one: facts
+                for one, facts in live.facts.items()
+                if one in there or facts.ts > event.ts - _UNLISTED_GRACE_SECONDS
             }
             live.drafting = {one: trend for one, trend in live.drafting.items() if one in ready}
             names = {one.name for one in event.instances if one.is_alive}
-            live.reported = {key: told for key, told in live.reported.items() if key[1] is None or key[1] in names}
+            live.reported = {key: facts for key, facts in live.reported.items() if key[1] is None or key[1] in names}
         return (Topic(TopicKind.INSTANCES, event.node),)
 
     @_apply.register

@@ -460,7 +460,7 @@ class DeviceReader:
     def __init__(self, root: str, disks: list[str], psutil: bool = False) -> None:
         self.root = root
         self.disks = disks
-        self.held: dict[str, tuple[float, object]] = {}
+        self.cached: dict[str, tuple[float, object]] = {}
         self.rates: dict[tuple[str, str], tuple[float, int]] = {}
         self.ports = NetworkPorts(root)
         self.sensors: list[tuple[str, str | None, str | None, KernelFile]] = []
@@ -492,10 +492,10 @@ class DeviceReader:
 
     def read_cached(self, name: str, now: float, every: float, read: Callable[[], Any]) -> Any:
         """Return what ``read`` returns, called again only after an interval."""
-        when, value = self.held.get(name, (-ABSENT_RETRY_SECONDS, None))
+        when, value = self.cached.get(name, (-ABSENT_RETRY_SECONDS, None))
         if now - when >= every - 0.5:
             value = read()
-            self.held[name] = (now, value)
+            self.cached[name] = (now, value)
         return value
 
     def compute_rate(self, name: str, counter: str, value: int | None) -> float | None:
@@ -825,7 +825,7 @@ class GpuReader:
         self.retry_at = 0.0
         self.trouble: str | None = None
         self.utilisation_seen: dict[int, int] = {}
-        self.held: dict[tuple[int, str], tuple[float, Any]] = {}
+        self.cached: dict[tuple[int, str], tuple[float, Any]] = {}
 
     def read(self, _request: list[int]) -> Json:
         """Return ``gpus``, or the ``trouble`` that keeps the driver from answering."""
@@ -866,10 +866,10 @@ class GpuReader:
     def read_cached(self, index: int, name: str, every: float, read: Callable[[], Any]) -> Any:
         """Return what ``read`` returns, called again only after an interval: some calls take the driver milliseconds."""
         now = time.monotonic()
-        when, value = self.held.get((index, name), (now - every, None))
+        when, value = self.cached.get((index, name), (now - every, None))
         if now - when >= every:
             value = read()
-            self.held[index, name] = (now, value)
+            self.cached[index, name] = (now, value)
         return value
 
     def read_gpu(self, index: int, handle: Any) -> Json:

@@ -275,15 +275,15 @@ def check_place(place: str) -> dict[str, object]:
     names = {one.name for one in there}
     paths = [one for one in there if one.suffix in (".safetensors", ".gguf")][:_MAX_FILES]
     loaded = select_loaded_files(paths)
-    found, held = [], 0
+    found, header_bytes = [], 0
     for path in [one for one in there if one.name.endswith(".safetensors.index.json")] + paths:
         try:
             if path.suffix == ".json":
                 faults += find_missing_files(path, names)
                 continue
             tensors, fault = read_tensors(path)
-            held += _ENTRY_BYTES * len(tensors)
-            if tensors and path in loaded and held <= _MAX_ALL_HEADERS_BYTES:
+            header_bytes += _ENTRY_BYTES * len(tensors)
+            if tensors and path in loaded and header_bytes <= _MAX_ALL_HEADERS_BYTES:
                 found.append(tensors)
             if fault is not None:
                 faults.append(f"{path.name}: {fault}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import stat
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -12,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 from sparkctl import files
 from sparkctl.errors import InvalidInput, SparkctlError, format_did_you_mean
 from sparkctl.files import describe_irregular_file, read_regular_file, write_whole_file
+from sparkctl.model.missing_part import HubSource, parse_model_source
 from sparkctl.model.profile import Profile
+from sparkctl.model.text.sanitize import sanitize_line
 
 if TYPE_CHECKING:
     from sparkctl.profiles.yaml_reader import FileIssue, YamlValue
@@ -118,7 +121,27 @@ class ProfileLibrary:
         unknown name.
         """
         path = Path(name).expanduser() if _is_path(name) else self.find_profile_file(name)
+        if _is_path(name) and not path.exists() and (model := _find_hub_source(name)) is not None:
+            raise self._refuse_model(name, model)
         return self._load_path(path, overrides)
+
+    def _refuse_model(self, name: str, model: HubSource) -> InvalidInput:
+        """Return the error for the name of a model on the Hub where a profile's is wanted."""
+        profiles = [one.profile for one in self.load_all_entries() if one.profile is not None]
+        own = [
+            one.name for one in profiles if f"{one.model.source or ''}@".startswith(f"{HubSource(model.repository)}@")
+        ]
+        own += [one.name for one in profiles if one.name not in own and one.model.path == model.repository]
+        message = f"{sanitize_line(name)} is a model of the Hugging Face Hub, not a profile"
+        if own:
+            return InvalidInput(
+                f"{message}; {', '.join(own[:4])} start{'' if own[1:] else 's'} it", f"sparkctl plan {own[0]}"
+            )
+        return InvalidInput(
+            f"{message}, and no profile has it yet",
+            f"whether it fits: sparkctl plan {model}\n"
+            f"a profile that `up` and `pull` take: sparkctl profiles new {suggest_profile_name(model.repository)} --from {model}",
+        )
 
     def find_profile_file(self, name: str) -> Path:
         """Return the file of a profile, the operator's before the shipped one. Raises `InvalidInput` for an unknown
@@ -368,6 +391,23 @@ def _list_profile_files(directory: Path) -> dict[str, Path]:
 def _index_of_file(files: Sequence[Path], path: Path) -> int:
     """Return a file's index in the list, -1 if it is not in it."""
     return next((at for at, file in enumerate(files) if file.resolve() == path.resolve()), -1)
+
+
+def suggest_profile_name(repository: str) -> str:
+    """Return a name for the profile of a repository of the Hub, ``ORG/NAME``."""
+    title = repository.partition("/")[2].casefold()
+    return re.sub(r"[^a-z0-9-]+", "-", title).strip("-")[:40].strip("-")
+
+
+def _find_hub_source(text: str) -> HubSource | None:
+    """Return the repository that ``hf:ORG/NAME`` or ``ORG/NAME`` names; None for anything else, and for a profile's file."""
+    if text.endswith(_PROFILE_SUFFIXES):
+        return None
+    try:
+        source = parse_model_source(text if text.startswith("hf:") else f"hf:{text}")
+    except ValueError:
+        return None
+    return source if isinstance(source, HubSource) else None
 
 
 def _is_path(text: str) -> bool:

@@ -59,23 +59,23 @@ class StartWarning:
     """A warning before a start. ``setting``: the ``field=value`` that fixes it; ``instead``: profiles to start instead.
 
     ``settings``: of an import, as those of `LintDiagnostic`; a start proves them on its nodes.
-    ``missing_flag``: the flag that the very version of the image does not have, by its catalogue; None for all else.
+    ``refused_flag``: the flag that the very version of the image does not take so, by its catalogue; None for all else.
     """
 
     message: str
     setting: str | None
     instead: tuple[str, ...]
-    missing_flag: str | None
+    refused_flag: str | None
     settings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class LintResult:
-    """``held``: the flag catalogue that was used, None for an engine without one and for a file that is not a profile."""
+    """``catalogue``: the flag catalogue that was used, None for an engine without one and for a file that is not a profile."""
 
     path: Path
     diagnostics: tuple[LintDiagnostic, ...]
-    held: CatalogueChoice | None = None
+    catalogue: CatalogueChoice | None = None
 
     def list_by_level(self, level: LintSeverity) -> tuple[LintDiagnostic, ...]:
         """Return the diagnostics of one level."""
@@ -168,22 +168,19 @@ def list_start_warnings(
             message=redact(sanitize_line(one.message), secrets),
             setting=one.setting,
             instead=others if one.kind is LintRule.KNOWN_TRAP else (),
-            missing_flag=sanitize_line(one.flag) if is_certain and _is_missing_flag(one) else None,
+            refused_flag=sanitize_line(one.flag)
+            if is_certain and one.ends_start and one.level is LintSeverity.ERROR
+            else None,
         )
         for one in found
     )
 
 
-def _is_missing_flag(one: LintMessage) -> bool:
-    """Tell whether the engine's parser does not know the flag: it ends at once."""
-    return one.level is LintSeverity.ERROR and one.kind in (LintRule.UNKNOWN_FLAG, LintRule.REMOVED_FLAG)
-
-
-def refuse_missing_flags(found: Iterable[StartWarning], remedy: str | None, way_out: str) -> None:
-    """Raise `OperationRefused` where a flag does not exist in the image's version. ``remedy``: the command without it."""
-    wrong = [one for one in found if one.missing_flag is not None]
+def refuse_wrong_flags(found: Iterable[StartWarning], remedy: str | None, way_out: str) -> None:
+    """Raise `OperationRefused` where the image's version does not take a flag. ``remedy``: the command without it."""
+    wrong = [one for one in found if one.refused_flag is not None]
     if wrong:
-        names = ", ".join(dict.fromkeys((one.missing_flag or "").lstrip("-") for one in wrong))
+        names = ", ".join(dict.fromkeys((one.refused_flag or "").lstrip("-") for one in wrong))
         patched = f"if your image is patched and takes it: patched_flags: [{names}] in the profile{way_out}"
         raise OperationRefused(
             "; ".join(dict.fromkeys(one.message for one in wrong)), "\n".join(filter(None, (remedy, patched)))

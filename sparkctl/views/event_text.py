@@ -275,39 +275,71 @@ def format_tunnel_state(event: TunnelStateChanged) -> str:
     return words + (f" ({sanitize_line(event.detail)})" if event.detail else "")
 
 
-_BAR_COLUMNS = 20
+_BAR_COLUMNS, _MIN_BAR_COLUMNS, _MIN_NAME_COLUMNS = 20, 8, 10  # of the line of a download
 
 
-def format_transfer(event: TransferProgressed) -> str:
-    """Return ``files of qwen36  12.3 of 34.2 GiB  36 %  1.21 GB/s  0:18 left``, without what is not known."""
-    parts = [event.what]
+def format_transfer(event: TransferProgressed, columns: int | None = None) -> str:
+    """Return ``files of qwen36  12.3 of 34.2 GiB  36 %  1.21 GB/s  0:18 left``, without what is not known.
+
+    ``columns``: what there is room for; the name is shortened for it, the figures never.
+    """
+    figures = _format_transfer_figures(event, columns)
+    return _shorten_middle(event.what, None if columns is None else columns - len(figures)) + figures
+
+
+def _format_transfer_figures(event: TransferProgressed, columns: int | None) -> str:
+    parts = [format_size(event.done)]
     if event.total:
         share = min(100, round(100 * event.done / event.total))
-        parts += [f"{format_size(event.done)} of {format_size(event.total)}", f"{share} %"]
-    else:
-        parts.append(format_size(event.done))
+        parts = [f"{parts[0]} of {format_size(event.total)}", f"{share} %"]
     if event.rate is not None:
         parts.append(format_byte_rate(event.rate))
     if event.left is not None and event.total and event.done < event.total:
         parts.append(f"{format_clock(event.left)} left")
-    return "   ".join(parts)
+    spacious = "   ".join(["", *parts])
+    return spacious if columns is None or len(event.what + spacious) <= columns else "  ".join(["", *parts])
 
 
-def render_transfer_bars(event: TransferProgressed) -> list[TextRow]:
-    """Return the progress as a terminal shows it: a bar for all of it, and one below it for each part that comes now."""
+def _shorten_middle(text: str, columns: int | None) -> str:
+    """Return a name that fits: what tells names apart stands at their beginning and at their end."""
+    if columns is None or len(text) <= max(columns, _MIN_NAME_COLUMNS):
+        return text
+    kept = max(columns, _MIN_NAME_COLUMNS) - 1
+    return f"{text[: kept // 2]}…{text[kept // 2 - kept :]}"
+
+
+def render_transfer_bars(event: TransferProgressed, columns: int | None = None) -> list[TextRow]:
+    """Return the progress as a terminal shows it: a bar for all of it, and one below it for each part that comes now.
+
+    ``columns``: of the terminal; where it is narrow the bars are shorter, then the names, and the figures stay whole.
+    """
     from sparkctl.views.text.charts import render_gauge  # nor charts
 
-    head = [sanitize_span(f"{event.node}  ")]
-    if event.total:
-        head += [*render_gauge(min(1.0, event.done / event.total), _BAR_COLUMNS), Span("  ")]
-    rows = [make_row(*head, sanitize_span(format_transfer(event)))]
+    head, room = [sanitize_span(f"{event.node}  ")], None if columns is None else columns - len(event.node) - 2
+    bar_room = None if room is None else room - _BAR_COLUMNS - 2
+    if event.total and (bar := _fit_bar(event.what, len(_format_transfer_figures(event, bar_room)), room)):
+        head += [*render_gauge(min(1.0, event.done / event.total), bar), Span("  ")]
+        room = None if room is None else room - bar - 2
+    rows = [make_row(*head, sanitize_span(format_transfer(event, room)))]
     for part in event.parts:
-        spans = [sanitize_span(f"  {part.name}  ", TextStyle.LABEL)]
-        if part.total and part.done is not None:
-            spans += [*render_gauge(min(1.0, part.done / part.total), _BAR_COLUMNS), Span("  ")]
         amount = f"  {format_size(part.done)} of {format_size(part.total)}" if part.total and part.done else ""
-        rows.append(make_row(*spans, sanitize_span(f"{part.state}{amount}", TextStyle.LABEL)))
+        words, room = f"{part.state}{amount}", None if columns is None else columns - 4
+        bar = _fit_bar(part.name, len(words), room) if part.total and part.done is not None else 0
+        name = _shorten_middle(part.name, None if room is None else room - len(words) - (bar + 2 if bar else 0))
+        spans = [sanitize_span(f"  {name}  ", TextStyle.LABEL)]
+        if bar and part.total and part.done is not None:
+            spans += [*render_gauge(min(1.0, part.done / part.total), bar), Span("  ")]
+        rows.append(make_row(*spans, sanitize_span(words, TextStyle.LABEL)))
     return rows
+
+
+def _fit_bar(name: str, figures: int, room: int | None) -> int:
+    """Return the columns of a bar beside a name, which may be shortened, and figures; 0 where there is no room for one."""
+    if room is None:
+        return _BAR_COLUMNS
+    free = room - figures - 2
+    bar = min(_BAR_COLUMNS, max(free - len(name), _MIN_BAR_COLUMNS))
+    return bar if free - bar >= min(len(name), _MIN_NAME_COLUMNS) else 0
 
 
 def format_byte_rate(rate: float) -> str:

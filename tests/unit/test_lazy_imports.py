@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+import sparkctl.cli.verbs
+
 HEAVY = ("textual", "docker", "asyncssh", "pydantic", "yaml", "asyncio", "prometheus_client", "sqlite3")
 LISTING = "import json, sys; print('\\n' + json.dumps(sorted(sys.modules)))"
 
@@ -88,3 +90,31 @@ def test_diagnose_leaves_out_what_runs_on_nodes(tmp_path: Path) -> None:
     modules = list_loaded_modules(run_python("diagnose", str(tmp_path / "some.log"), "--json"), tmp_path)
     assert "sparkctl.views.diagnosis_view" in modules
     assert modules.isdisjoint({*HEAVY, "sparkctl.model.events", "sparkctl.model.sample"})
+
+
+def test_a_verb_is_imported_without_what_only_running_it_needs(tmp_path: Path) -> None:
+    """Its module is loaded for its help and for each completion of its arguments."""
+    verbs = Path(sparkctl.cli.verbs.__file__).parent.glob("[a-z]*.py")
+    names = sorted(f"sparkctl.cli.verbs.{path.stem}" for path in verbs if path.stem != "demo")
+    modules = list_loaded_modules(f"import {', '.join(names)}", tmp_path)
+    assert set(names) <= modules
+    assert modules.isdisjoint(
+        {*HEAVY, "sparkctl.model.events", "sparkctl.model.profile", "sparkctl.cli.event_printers"}
+    )
+
+
+@pytest.mark.parametrize("words", ["plan ", "up ", "guard arm ", "down ", "profiles show ", "metrics --node "])
+def test_completing_a_word_loads_nothing_that_only_running_needs(tmp_path: Path, words: str) -> None:
+    program = (
+        f"import os; os.environ |= {{'_SPARKCTL_COMPLETE': 'bash_complete', 'COMP_WORDS': 'sparkctl {words}', "
+        f"'COMP_CWORD': '{len(words.split()) + 1}'}}\n"
+        "from sparkctl.cli.invocation import invoke_command_line\n"
+        "try: invoke_command_line([])\n"
+        "except SystemExit: pass"
+    )
+    modules = list_loaded_modules(program, tmp_path)
+    assert "click.shell_completion" in modules
+    assert any(name.startswith("sparkctl.cli.verbs.") for name in modules)
+    assert modules.isdisjoint(
+        {*HEAVY, "sparkctl.model.events", "sparkctl.model.profile", "sparkctl.profiles.field_types"}
+    )

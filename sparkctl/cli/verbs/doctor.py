@@ -131,14 +131,14 @@ def _create_findings_printer(names: Sequence[str], *, at_once: bool = False) -> 
         def __init__(self) -> None:
             super().__init__()
             self.node: str | None = None  # whose findings were printed last
-            self.held: dict[str | None, list[FindingReported]] = {}
+            self.unprinted: dict[str | None, list[FindingReported]] = {}
             self.through: set[str | None] = set()
             self.waiting: list[str] = [] if at_once or len(names) == 1 else list(names)
 
         def print_event(self, event: Event) -> None:
             match event:
                 case FindingReported():
-                    self.held.setdefault(event.node, []).append(event)
+                    self.unprinted.setdefault(event.node, []).append(event)
                     if not self.waiting or (event.node is not None and event.node not in self.waiting):
                         self.print(event.node)
                 case CheckCompleted():
@@ -146,7 +146,7 @@ def _create_findings_printer(names: Sequence[str], *, at_once: bool = False) -> 
                     while self.waiting and self.waiting[0] in self.through:
                         self.print(self.waiting.pop(0))
                 case CommandEnded():
-                    for node in (*self.waiting, *self.held.copy()):
+                    for node in (*self.waiting, *self.unprinted.copy()):
                         self.print(node)
                     super().print_event(event)
                     if self.node is not None and not at_once:
@@ -157,7 +157,7 @@ def _create_findings_printer(names: Sequence[str], *, at_once: bool = False) -> 
                     super().print_event(event)
 
         def print(self, node: str | None) -> None:
-            found = self.held.pop(node, [])
+            found = self.unprinted.pop(node, [])
             if found and node != self.node:
                 self.node = node
                 stdout.print_rows([(Span(f"{node}", TextStyle.STRONG),)])

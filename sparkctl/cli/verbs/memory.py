@@ -28,10 +28,12 @@ _DAY_SECONDS = 24 * 3600.0
 
 
 def _parse_size_option(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
+    if value is None:
+        return None
     from sparkctl.profiles.field_types import parse_guard_floor
 
     try:
-        return None if value is None else parse_guard_floor(value)
+        return parse_guard_floor(value)
     except ValueError as wrong:
         raise click.BadParameter(str(wrong), ctx, param) from wrong
 

@@ -6,17 +6,17 @@ import re
 from collections.abc import Callable, Iterable
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
-from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 import click
-from prometheus_client import CollectorRegistry
-from prometheus_client.exposition import ThreadingWSGIServer, make_wsgi_app
 
 from sparkctl.cli import verb_runner
 from sparkctl.cli.options import create_context, node_option, select_configured_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from wsgiref.simple_server import WSGIServer
+
+    from prometheus_client import CollectorRegistry
 
     from sparkctl.context import CommandContext
     from sparkctl.model.node import Node
@@ -27,15 +27,16 @@ _HOST_PATTERN = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9.-]{1,25
 WsgiApp = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 
-class _SilentRequestHandler(WSGIRequestHandler):
-    """Handles requests without logging them."""
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Log nothing."""
-
-
 def create_metrics_server(port: int, host: str, registry: CollectorRegistry) -> WSGIServer:
     """Return a server for the registry's metrics, not yet serving. Raises OSError if the port is not available."""
+    from wsgiref.simple_server import WSGIRequestHandler, make_server
+
+    from prometheus_client.exposition import ThreadingWSGIServer, make_wsgi_app
+
+    class _SilentRequestHandler(WSGIRequestHandler):
+        def log_message(self, format: str, *args: object) -> None:
+            """Log nothing."""
+
     return make_server(host, port, _restrict_paths(make_wsgi_app(registry)), ThreadingWSGIServer, _SilentRequestHandler)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ from sparkctl.cli.options import (
 
 if TYPE_CHECKING:
     from sparkctl.commands.import_profile import ImportedProfile
+    from sparkctl.model.profile import Profile
     from sparkctl.profiles.profile_library import ProfileLibrary
     from sparkctl.profiles.profile_lint import LintDiagnostic
 
@@ -44,21 +46,31 @@ _NAME_LINE = re.compile(r"(?m)^(name:[ \t]*+)([\"']?)([A-Za-z0-9._-]+)\2(?=\s|$)
 
 @click.command("new", short_help="Make a profile of your own.")
 @click.argument("name")
-@click.option("--from", "base", metavar="PROFILE", help="Extend this profile.", shell_complete=complete_profiles)
+@click.option(
+    "--from",
+    "base",
+    metavar="PROFILE|hf:ORG/NAME",
+    help="Extend this profile; of a model on the Hub, write one with plain settings.",
+    shell_complete=complete_profiles,
+)
 @click.option("--set", "overrides", multiple=True, metavar="FIELD=VALUE", help="Set a field in it (with --from).")
 @click.pass_context
 def new_command(ctx: click.Context, name: str, base: str | None, overrides: tuple[str, ...]) -> int:
-    """Make a profile of your own called NAME, and print its path. It is checked before it is written.
+    """Make a profile of your own called NAME, and print its path. It is checked before it is written: a flag that the
+    engine's version does not take is refused (exit 2), everything else is a warning.
 
     \b
     sparkctl profiles new mine --from qwen36-vllm --set args.max-model-len=32768
-    sparkctl profiles new mine                       an example to edit
+    sparkctl profiles new mine --from hf:Qwen/Qwen3-8B     a model without a profile
+    sparkctl profiles new mine                             an example to edit
     """
     from sparkctl.cli import stderr, stdout
+    from sparkctl.commands.start.check_fit import propose_profile
     from sparkctl.errors import InvalidInput
     from sparkctl.profiles.field_types import check_name
     from sparkctl.profiles.profile_edit import set_field_in_text
     from sparkctl.profiles.profile_library import ProfileLibrary
+    from sparkctl.profiles.yaml_writer import render_profile_yaml
 
     try:
         check_name(name)
@@ -72,14 +84,35 @@ def new_command(ctx: click.Context, name: str, base: str | None, overrides: tupl
     text = _NEW_PROFILE.format(name=name)
     path = library.user / f"{name}.yaml"
     if base is not None:
-        library.load_profile(base, overrides)
+        is_model = base.startswith("hf:")
+        profile = propose_profile(base, overrides) if is_model else library.load_profile(base, overrides)
+        _check_new_profile(profile)
         text = f"schema: 1\nname: {name}\nextends: {base}\n"
         for setting in overrides:
             text = set_field_in_text(text, setting, str(path))
+        if is_model:
+            text = render_profile_yaml(replace(profile, name=name))
     _write_new_file(path, text)
     stdout.print_line(str(path))
-    stderr.print_message(f"next: sparkctl profiles edit {name}")
+    stderr.print_message(f"next: sparkctl {'plan' if base and base.startswith('hf:') else 'profiles edit'} {name}")
     return 0
+
+
+def _check_new_profile(profile: Profile) -> None:
+    """Print the check's warnings. Raises `InvalidInput` for a flag that the engine's version does not take."""
+    from sparkctl.cli import stderr
+    from sparkctl.errors import InvalidInput
+    from sparkctl.profiles.profile_lint import list_start_warnings
+
+    found = list_start_warnings(profile)
+    if wrong := [one for one in found if one.refused_flag is not None]:
+        names = ", ".join(dict.fromkeys((one.refused_flag or "").lstrip("-") for one in wrong))
+        raise InvalidInput(
+            "; ".join(one.message for one in wrong),
+            f"if your image is patched and takes it: --set 'patched_flags=[{names}]'",
+        )
+    for one in found:
+        stderr.print_message(f"▲ {one.message}")
 
 
 @click.command("edit", short_help="Edit a profile in your editor, and check it.")

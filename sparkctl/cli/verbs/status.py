@@ -53,6 +53,7 @@ def status_command(
     sparkctl status
     sparkctl status qwen36-vllm          everything about one instance (exit 2 if it is not running)
     sparkctl status -o wide              everything about all: image, cache, free memory, tokens per second
+                                         (a terminal has those in the table, too)
     sparkctl status --check || echo "something is wrong"
 
     Exit 3 if a node could not be read.
@@ -103,9 +104,9 @@ async def _print_status_once(context: CommandContext, nodes: Sequence[Node], che
     # the connections start first; meanwhile import what printing needs
     found: dict[NodeName, tuple[Finding, ...]] = {}
     on_findings = None if form.as_json or form.names_only else found.__setitem__
-    views, _ = await gather_or_cancel(
-        read_node_statuses(context, nodes, on_findings, form.name or form.is_wide), import_status_view()
-    )
+    # a pipe waits for no figures: they take a second
+    measures = form.name or form.is_wide or stdout.is_terminal()
+    views, _ = await gather_or_cancel(read_node_statuses(context, nodes, on_findings, measures), import_status_view())
     code = _choose_exit_code(views, check)
     save_instances(
         {view.name: [one.name for one in view.instances if one.ours] for view in views if view.state == "ok"}

@@ -6,7 +6,6 @@ Beside it, the profile that ``plan hf:ORG/NAME`` assumes for a model that no pro
 from __future__ import annotations
 
 import asyncio
-import re
 import shlex
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
@@ -42,8 +41,8 @@ from sparkctl.model.memory_fit import FitOutcome, MemoryFit
 from sparkctl.model.missing_part import HubSource, MissingPart, PartKind, parse_model_source
 from sparkctl.model.node import Node
 from sparkctl.model.profile import Profile
-from sparkctl.profiles.profile_library import ProfileLibrary, list_startable_profiles
-from sparkctl.profiles.profile_lint import list_start_warnings, refuse_missing_flags
+from sparkctl.profiles.profile_library import ProfileLibrary, list_startable_profiles, suggest_profile_name
+from sparkctl.profiles.profile_lint import list_start_warnings, refuse_wrong_flags
 from sparkctl.profiles.setting_proof import SettingProof
 from sparkctl.profiles.validation import merge_profile_layer, parse_setting, validate_profile
 from sparkctl.profiles.yaml_reader import parse_yaml
@@ -235,7 +234,7 @@ async def _check_nodes_jointly(ctx: CommandContext, request: CheckFit, emit: Emi
 def _report_flag_warnings(ctx: CommandContext, request: CheckFit, checked: Sequence[CheckedNode], emit: Emit) -> None:
     """Warn about the profile's flags as `up` would; raise `OperationRefused` for a flag that the image's version lacks."""
     found = list_start_warnings(request.profile, ProfileLibrary())
-    refuse_missing_flags(found, None, "; to start it as it is: up --force")
+    refuse_wrong_flags(found, None, "; to start it as it is: up --force")
     if not checked:
         return
     places = checked if request.profile.nodes > 1 else checked[:1]
@@ -279,7 +278,7 @@ def _report_fit(
         proof = _build_proof(request, on_nodes or (one,))
         again = request.to_start_request(node).build_retry_command
         is_running = one.fit.standing is not None and any(each.is_replaced for each in one.fit.standing.holders)
-        has_wrong_flag = any(warning.missing_flag for warning in list_start_warnings(request.profile))
+        has_wrong_flag = any(warning.refused_flag for warning in list_start_warnings(request.profile))
         waits_for_pull = request.is_proposal or (one.lacks_something and not one.fit.is_refused)
         ways = (
             ()
@@ -395,7 +394,7 @@ def propose_profile(text: str, overrides: Sequence[str]) -> Profile:
     engines = [load_engine(name) for name in engine_names()]
     engine = next(one for one in engines if one.proposed_like and one.reads_gguf == ("gguf" in title.casefold()))
     like = ProfileLibrary(user=shipped_profiles_dir()).load_profile(engine.proposed_like or "")
-    name = re.sub(r"[^a-z0-9-]+", "-", title.casefold()).strip("-")[:40].strip("-")
+    name = suggest_profile_name(source.repository)
     tree = parse_yaml(
         f"schema: 1\nname: {name}\nengine: {like.engine}\nimage: {like.image}\nport: {like.port}\n"
         f"model: {{path: /models/{title}, source: '{source}'}}\nmounts: ['~/models:/models']\n{engine.proposed_settings}\n".encode(),

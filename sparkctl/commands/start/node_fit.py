@@ -60,12 +60,12 @@ async def find_loading_containers(
     """
     candidates = []
     for one in containers:
-        expected, held, rule = (
+        expected, memory, rule = (
             parse_expected_memory_label(one),
             inspection.get_container_memory(one.id),
             parse_ready_rule_label(one),
         )
-        holds_too_little = expected is not None and held is not None and held < expected - _READY_TOLERANCE_BYTES
+        holds_too_little = expected is not None and memory is not None and memory < expected - _READY_TOLERANCE_BYTES
         if holds_too_little and one.is_managed and one.is_alive and rule is not None and rule.health is not None:
             candidates.append((one.id, ReadinessTarget(parse_port_label(one), rule)))
     answers = await gather_or_cancel(

@@ -61,7 +61,7 @@ from sparkctl.monitor.answer_check import (
 )
 from sparkctl.monitor.switch_journal_io import SwitchInProgress
 from sparkctl.profiles.profile_library import ProfileLibrary
-from sparkctl.profiles.profile_lint import StartWarning, list_start_warnings, refuse_missing_flags
+from sparkctl.profiles.profile_lint import StartWarning, list_start_warnings, refuse_wrong_flags
 from sparkctl.profiles.setting_proof import SettingProof
 from sparkctl.transport.docker import docker_client
 from sparkctl.transport.node_session import NodeSession
@@ -194,10 +194,10 @@ class _StartRun:
         try:
             await interruptible(self._decide_actions(), self._not_started)
         except OperationRefused:
-            self._refuse_missing_flags(flags)  # what else is refused may follow from a flag that means nothing
+            self._refuse_wrong_flags(flags)  # what else is refused may follow from a flag that means nothing
             raise
         if self.head.decision.attach is None:
-            self._refuse_missing_flags(flags)
+            self._refuse_wrong_flags(flags)
         await interruptible(self._check_connectivity(sessions), self._not_started)
         if self.request.dry_run:
             for rank in self.ranks:
@@ -481,15 +481,15 @@ class _StartRun:
         usual = self.ctx.history.get_expected_durations(plan.profile, plan.profile_hash, plan.node).seconds
         found = list_start_warnings(self.request.profile, self._proof.library, usual)
         for one in found:
-            if one.missing_flag is None or self.request.forced:
+            if one.refused_flag is None or self.request.forced:
                 self.head.warn(one.message, self._format_remedy(one))
         return found
 
-    def _refuse_missing_flags(self, found: Sequence[StartWarning]) -> None:
+    def _refuse_wrong_flags(self, found: Sequence[StartWarning]) -> None:
         """Refuse flags that the image's version does not have, unless the operator forces it."""
         if not self.request.forced:
-            remedy = next((self._format_remedy(one) for one in found if one.missing_flag is not None), None)
-            refuse_missing_flags(found, remedy, "; to start it as it is: --force")
+            remedy = next((self._format_remedy(one) for one in found if one.refused_flag is not None), None)
+            refuse_wrong_flags(found, remedy, "; to start it as it is: --force")
 
     def _format_remedy(self, one: StartWarning) -> str | None:
         return self._proof.format_remedy(one, self.request.build_retry_command)

@@ -138,8 +138,8 @@ class StartMemory:
         self._update_least_available(inspection)
         if self._least is None or inspection.memory is None:
             return None
-        settled, held = self._before - inspection.memory.available, inspection.get_container_memory(container)
-        if held is not None and abs(settled - held) > held // 4 + 4 * GIB:
+        settled, memory = self._before - inspection.memory.available, inspection.get_container_memory(container)
+        if memory is not None and abs(settled - memory) > memory // 4 + 4 * GIB:
             return None
         self._record_facts(settled=max(0, settled))
         return max(0, self._before - self._least) or None

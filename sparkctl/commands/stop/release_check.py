@@ -260,9 +260,9 @@ class ReleaseCheck:
         back a minute after its process). What is missing compared with the start may belong to others: two readings
         without a change end that wait, unless the GPU still counts memory of a process that has ended.
         """
-        clock, held = self._ctx.clock, self._was.held
+        clock, memory_before = self._ctx.clock, self._was.held
         expected = parse_expected_memory_label(self._container)
-        own = max(held or 0, expected or 0) or None
+        own = max(memory_before or 0, expected or 0) or None
         began, still = clock.monotonic(), 0
         after = await self._session.read_node(*_NODE_SECTIONS)
         while True:
@@ -271,8 +271,12 @@ class ReleaseCheck:
                 return None, None, left, after
             freed = after.memory.available - self._before.memory.available
             short = compute_missing_memory(self._start, after, own)
-            lacking = None if held is None else max(0, held - freed)
-            is_back = lacking is not None and held is not None and (held < MIN_AWAITED_BYTES or lacking < held // 10)
+            lacking = None if memory_before is None else max(0, memory_before - freed)
+            is_back = (
+                lacking is not None
+                and memory_before is not None
+                and (memory_before < MIN_AWAITED_BYTES or lacking < memory_before // 10)
+            )
             waited = clock.monotonic() - began
             is_over = (
                 still >= _PLATEAU_READINGS
@@ -283,12 +287,12 @@ class ReleaseCheck:
             if is_over or (is_near and not left):
                 self._emit(MemorySampled(clock.unix_time(), self._session.node.name, after.memory))
                 return freed, _compute_missing_bytes(lacking, short, is_back=is_back), left, after
-            if held is not None:
-                tell(f"{format_gib(max(0, freed))} of {format_gib(held)} back")
+            if memory_before is not None:
+                tell(f"{format_gib(max(0, freed))} of {format_gib(memory_before)} back")
             last = after.memory.available
             await clock.sleep(_POLL_SECONDS)
             after = await self._session.read_node(*_NODE_SECTIONS)
-            may_settle = (held is None or is_back) and not count_unowned_gpu_bytes(after)
+            may_settle = (memory_before is None or is_back) and not count_unowned_gpu_bytes(after)
             settled = may_settle and after.memory is not None and abs(after.memory.available - last) < _PLATEAU_BYTES
             still = still + 1 if settled else 0
 

@@ -44,7 +44,7 @@ from sparkctl.profiles.fit_evaluation import list_checkpoint_paths
 from sparkctl.profiles.launch_planning import RankPlacement
 from sparkctl.profiles.launch_planning import build_launch_plan as make_plan
 from sparkctl.profiles.profile_library import ProfileLibrary
-from sparkctl.profiles.profile_lint import list_start_warnings, refuse_missing_flags
+from sparkctl.profiles.profile_lint import list_start_warnings, refuse_wrong_flags
 from sparkctl.profiles.setting_proof import SettingProof
 from sparkctl.transport.node_session import NodeSession
 
@@ -235,8 +235,8 @@ def check_flags(
         (one, proof.format_remedy(one, request.to_start_request().build_switch_command))
         for one in list_start_warnings(request.profile, proof.library)
     ]
-    refuse_missing_flags(
-        (one for one, _ in found), next((remedy for one, remedy in found if one.missing_flag is not None), None), ""
+    refuse_wrong_flags(
+        (one for one, _ in found), next((remedy for one, remedy in found if one.refused_flag is not None), None), ""
     )
     yield from ((one.message, remedy) for one, remedy in found)
 

@@ -168,7 +168,8 @@ DOCKER_FAILURES = (
         r"|(?:.{0,80}\b)?(?:[Cc]uda|CUDA|GPU) is not available\b|(?!Current node has)(?:.{0,80}\b)?[Nn]o (?:NVIDIA |CUDA )?GPUs? (?:is "
         r"|are |was |were )?(?:available|found|detected)\b"
         r"|.{0,80}\bdriver on your system is not loaded|.{0,80}\bdriver initialization failed, you might not have"
-        r"|.{0,80}\bno ROCm-capable device is detected|.{0,80}(?:AMDSMI_STATUS_(?:DRIVER_NOT_LOADED|NO_DRV|INIT_ERROR)|ZE_RESULT_ERROR_UNINITIALIZED"
+        r"|.{0,80}\bno (?:ROCm-capable device is detected|CUDA(?:-capable)? devices? (?:is |are |was |were )?(?:available|found|detected))"
+        r"|.{0,80}(?:AMDSMI_STATUS_(?:DRIVER_NOT_LOADED|NO_DRV|INIT_ERROR)|ZE_RESULT_ERROR_UNINITIALIZED"
         r"|PyTorch Neuron Runtime could not be initialized"
         r"|nrt_init failed|TPU initialization failed|synStatus=\d{1,3} .{0,40}[Dd]evice acquire failed)"
         r"|.{0,80}device >= 0 && device < num_gpus)",
@@ -192,6 +193,7 @@ DOCKER_FAILURES = (
             "driver on your system is not loaded",
             "driver initialization failed, you might",
             "ROCm-capable device",
+            "no CUDA",
             "AMDSMI_STATUS_",
             "ZE_RESULT_ERROR_UNINITIALIZED",
             "Neuron Runtime could not be initialized",
@@ -374,6 +376,15 @@ DOCKER_FAILURES = (
         "Correct command (or container.entrypoint), or take an image that has it.",
         needle=(": no such file", "not found"),
         on="command",
+    ),
+    failure_rule(
+        r"^\S{0,200}: line \d{1,6}: (?P<name>[A-Za-z_]\w{0,80}): (?:unbound variable|parameter (?:null or )?not set)\W*$",
+        FailureCause.BAD_VALUE,
+        "The script that starts the program needs {name}, which is not set.",
+        "Set env.{name}.",
+        needle=(": unbound variable", " not set"),
+        on="env.{name}",
+        weight=FailureWeight.LIKELY,
     ),
     failure_rule(
         r"[Cc]onflict\. The container name \"/?(?P<name>[^\"]+)\" is already in use",

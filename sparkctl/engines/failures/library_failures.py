@@ -916,6 +916,13 @@ MEMORY_WORDS = (
         to="{has}",
     ),
 )
+# What programs and scripts say that start a server and wait for it.
+_NEVER_READY = (
+    r"(?:.{0,80}?\b(?:[Ss]erver|[Ee]ngine|[Ss]ervice|[Mm]odel|[Dd]aemon|[Bb]ackend|[Ee]ndpoint|[Cc]ontainer|\w{0,20}LLM)\b.{0,80}?"
+    r" (?:did not|didn't|failed to|never|has not) (?:(?:become|became|get|got|come|came|be) (?:ready|healthy|available|up|online)|start(?:ed)?)"
+    r" (?:in|within|after|for) \d{1,6}"
+    r"|[Tt]im(?:ed ?out|e?out) waiting (?:\d{1,7} ?\w{0,8} )?for .{1,120}?\b(?:ready|healthy|to start|to come up|start-?up)\b).{0,160}"
+)
 DISTRIBUTED_FAILURES = (
     failure_rule(
         r"Duplicate GPU detected ?: rank (?P<one>\d{1,4}) and rank (?P<other>\d{1,4}) both on CUDA device",
@@ -934,6 +941,15 @@ DISTRIBUTED_FAILURES = (
         "Read the log of that server: it says why. Give it more time only if it was still loading.",
         needle=("erver ", "ailed to wait for all "),
         weight=FailureWeight.LIKELY,
+    ),
+    failure_rule(  # a script's own words: an error before it is why
+        rf"^(?:(?:[\w.]+\.)?\w*(?:Error|Exception|Timeout): |(?:ERROR|FATAL|[Ee]rror|[Ff]atal):? {{1,4}}|[^\w\s]{{1,3}} {{1,2}})?"
+        rf"(?P<what>{_NEVER_READY})",
+        FailureCause.TIMED_OUT,
+        "What this program waits for did not become ready: {what}",
+        "Read the log of that program: it says why. Give it more time only if it was still loading.",
+        needle=(" did not ", " didn't ", " failed to ", " never ", " has not ", "out waiting "),
+        weight=FailureWeight.EXCEPTION,
     ),
     failure_rule(
         r"Some NCCL operations have (?P<watch>failed or timed out)|(?:^|\] )(?P<late>Timeout at NCCL work: \d{1,12})"
@@ -1392,21 +1408,23 @@ CRASH_FAILURES = (
     failure_rule(
         r"^(?:[\w.]+\.)?(?P<what>(?:ArgumentTypeError|SettingsError|ConfigAttributeError|ConfigKeyError|MissingMandatoryValue): .{0,300})"
         r"|^error: (?P<clap>the following required arguments were not provided.*|invalid value '[^']{0,200}' for '--?[\w-]+.*)"
+        r"|^error: (?P<together>the argument '--?[\w-]+.{0,100}' cannot be used with .*)"
+        r"|^Error: (?P<go>invalid argument .{1,200} for \"[^\"]{1,80}\" flag: .*)"
         r"|^Error: (?P<click>No such command '[^']{1,200}'|(?:Missing|Invalid value for|Got unexpected extra) .{0,200}"
         r"|(?:accepts|requires) (?:at (?:least|most) )?\d{1,3} arg\(s\).{0,80})",
         FailureCause.BAD_VALUE,
-        "The program refused its settings: [{what}][{clap}][{click}]",
+        "The program refused its settings: [{what}][{clap}][{together}][{go}][{click}]",
         "Correct the setting that the message names (args, command or env).",
         needle=("Error: ", "error: ", "MissingMandatoryValue: "),
         on="args",
         weight=FailureWeight.LIKELY,
     ),
     failure_rule(
-        r"^error: unexpected argument '-{0,2}(?P<flag>[\w.-]+)",
+        r"^error: (?:unexpected argument '-{0,2}|unknown (?:argument|option):? '?--?)(?P<flag>\w[\w.-]*)",
         FailureCause.UNKNOWN_FLAG,
         "The program has no flag {flag}.",
         "Correct or remove args.{flag}: this image does not know it.",
-        needle="error: unexpected argument '",
+        needle=("error: unexpected argument '", "error: unknown "),
         on="args.{flag}",
         change=ChangeDirection.REMOVE,
     ),
@@ -1540,11 +1558,17 @@ CRASH_FAILURES = (
     ),
     failure_rule(
         rf"^(?:[\w.]+\.)?ConnectionRefusedError: (?P<what>.{{1,200}})|{EXCEPTION_PREFIX}(?P<said>.{{0,300}}?(?:Connect call failed"
-        r"|[Cc]onnection refused).{0,120})",
+        r"|[Cc]onnection refused).{0,120})|^(?:[\w.]+\.)?(?P<http>ConnectError: All connection attempts failed"
+        r"|ClientConnectorError: Cannot connect to host .{1,120}"
+        r"|ConnectionError: HTTPConnectionPool\(host='(?:localhost|127\.|10\.|172\.|192\.168\.|0\.)[\d.]{0,12}', port=\d{1,5}\): Max .{0,120}"
+        r"|_?InactiveRpcError: .{0,300}failed to connect to all addresses.{0,80})",
         FailureCause.WORKER_LOST,
-        "Another process does not listen where this one expects it: [{what}][{said}]",
+        "Another process does not listen where this one expects it: [{what}][{said}][{http}]",
         "That process ended, has not begun, or has another address. Its own log says why; the lines around this one say which it is.",
-        needle=("ConnectionRefusedError: ", "Connect call failed", "onnection refused"),
+        needle=(
+            *("ConnectionRefusedError: ", "Connect call failed", "onnection refused", "All connection attempts failed"),
+            *("Cannot connect to host ", "HTTPConnectionPool(host='", "failed to connect to all addresses"),
+        ),
         weight=FailureWeight.EXCEPTION,
     ),
     failure_rule(

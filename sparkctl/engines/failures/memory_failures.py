@@ -184,6 +184,13 @@ HOST_MEMORY_FAILURES = (
         at_any_level=True,
     ),
     failure_rule(
+        r"^slurmstepd: error: Detected (?P<count>\d{1,6}) oom[_-]kill events? in (?P<step>\S{1,80}?)\.? ",
+        FailureCause.HOST_OOM_KILL,
+        "The kernel's OOM killer ended a part of this job ({step}), by the word of Slurm.",
+        "The job's limit (--mem), or the machine, ran out of memory: ask for more of it, or let the model use less.",
+        needle="slurmstepd: error: Detected ",
+    ),
+    failure_rule(
         _KERNEL_LOG_PREFIX + r"oom-kill:constraint=(?P<which>\w+).*?task=(?P<name>[^,]{0,80}),pid=(?P<pid>\d+)",
         FailureCause.HOST_OOM_KILL,
         "The kernel's OOM killer ended {name} (process {pid}).",
@@ -196,7 +203,7 @@ HOST_MEMORY_FAILURES = (
         rf"|{EXCEPTION_PREFIX}(?:std::bad_alloc)|terminate called after throwing an instance of 'std::bad_alloc'"
         rf"|^(?!.{{0,300}}(?:mlock|trying to connect)).{{0,400}}\bCannot allocate memory\b|^memory allocation of (?P<rust>\d+) bytes failed"
         rf"|{EXCEPTION_PREFIX}runtime: (?:out of memory|cannot allocate memory)|^(?:[\w.]+\.)?_?(?:Array)?MemoryError: "
-        r"|^fatal error: runtime: (?:out of memory|cannot allocate memory)|^std::bad_alloc$"
+        r"|^fatal error: runtime: (?:out of memory|cannot allocate memory)|^std::bad_alloc$|^FATAL ERROR: .{1,80} JavaScript heap out of memory"
         rf"|{EXCEPTION_PREFIX}(?:500 Internal Server Error: )?model requires more system memory \((?P<wants>[\d.]+ \w+)\) than is available"
         rf" \((?P<has>[\d.]+ \w+)\)",
         FailureCause.HOST_MEMORY,
@@ -212,6 +219,7 @@ HOST_MEMORY_FAILURES = (
             "memory allocation of ",
             "runtime: out of memory",
             "runtime: cannot allocate",
+            "JavaScript heap out of memory",
             "model requires more system memory",
         ),
         weight=FailureWeight.CONCRETE,

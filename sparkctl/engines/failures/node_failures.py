@@ -152,6 +152,15 @@ _FILE_SYSTEM_FAILURES = (
         fatal=True,
     ),
     failure_rule(
+        r"\blisten \w{2,9} (?P<address>\S{1,80}): bind: permission denied|\blisten EACCES: permission denied (?P<node>\S{1,80})",
+        FailureCause.PERMISSION,
+        "The program may not listen on [{address}][{node}]: ports below 1024 are the root user's.",
+        "Choose a port from 1024 on, or let the container's user be root.",
+        needle=("bind: permission denied", "listen EACCES"),
+        on="port",
+        fatal=True,
+    ),
+    failure_rule(
         r"couldn't bind HTTP server socket, hostname: (?P<path>\S{0,200}/\S{1,200}|\S{1,200}\.sock)",
         FailureCause.CRASHED,
         "The server could not make its socket {path}: no port is involved.",
@@ -167,7 +176,8 @@ _FILE_SYSTEM_FAILURES = (
         r"|couldn't bind HTTP server socket, hostname: (?!\S{0,200}/|\S{1,200}\.sock\b)"
         r"|server socket has failed to listen on any local network address"
         r"|^(?:\w{1,20}: )?Failed to bind to address (?P<bare>\S{1,80})"
-        r"|\[Errno 10048\] error while attempting to bind|: bind: address already in use"
+        r"|\[Errno 10048\] error while attempting to bind|: bind: (?:address already in use|Only one usage of each socket address)"
+        r"|^(?:\w{1,40}(?:\(\))?:? ){0,3}(?:bind|listen)\w{0,3}(?:\(\))?:? (?:failed|error)?:? ?[Aa]ddress already in use"
         r"|failed to bind host port for (?P<host>\S+?):?(?= |$)|Bind for (?P<bind>\S+) failed: port is already allocated"
         r"|Ports are not available: exposing port \w+ (?P<exposed>\S+)|kind: AddrInUse\b|Socket '(?P<socket>[^']{1,80})' already in use"
         rf"|{EXCEPTION_PREFIX}.{{0,80}}\b[Pp]ort:? (?P<port>\d{{1,5}}) (?:is |was )?(?:already (?:in use|used|taken|bound)|not available|unavailable)"
@@ -192,6 +202,7 @@ _FILE_SYSTEM_FAILURES = (
             "unavailable",
             "couldn't bind HTTP server socket",
             "ddress already in use",
+            "Only one usage of each socket address",
             "failed to listen on any local network address",
             "failed to bind host port for",
             "Ports are not available: exposing port ",
@@ -422,6 +433,15 @@ RANK_FAILURES = (
         "The other node ({peer}) closed the connection.",
         "It ended first: its own log says why.",
         needle="Connection closed by peer",
+        weight=FailureWeight.DEATH,
+    ),
+    failure_rule(
+        r"\b[Gg]loo\b\S{0,120}/transport/\S{1,80} (?P<what>(?:Read|Write) error .{1,120}|(?:readv?|writev?|recv|send) .{1,60}: .{1,80}"
+        r"|.{0,80}(?:Connection reset by peer|Broken pipe|Software caused connection abort|Socket closed).{0,40})",
+        FailureCause.WORKER_LOST,
+        "The connection to another rank broke: {what}",
+        f"It ended first, or the link between the nodes failed. {_CHECK_OTHER_NODE}",
+        needle="/transport/",
         weight=FailureWeight.DEATH,
     ),
     # A client of a server at work says so, too.

@@ -67,7 +67,8 @@ class LintFix:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LintMessage:
     """``on_key``: it is about the key at ``where``, otherwise about its value. ``flag``: as written, empty if it is
-    about no flag.
+    about no flag. ``ends_start``: as an error of the very version that runs, its parser ends at it: nothing but another
+    build of the engine takes it.
 
     ``setting``: the ``field=value`` that fixes it for one start. ``change``: the edit that fixes the file, if one is
     safe.
@@ -79,5 +80,6 @@ class LintMessage:
     message: str
     on_key: bool = True
     flag: str = ""
+    ends_start: bool = False
     setting: str | None = None
     change: LintFix | None = None

@@ -42,6 +42,7 @@ from sparkctl.model.text.sanitize import sanitize_line, truncate_text
 
 _SIZE_PATTERN = re.compile(r"-?[0-9][0-9_]*((\.[0-9]+)?[kKmMgGtT])?")
 _MAX_LISTED_CHOICES = 10  # the number of choices in a message
+_MIN_VALUE_SIMILARITY = 0.7  # of a misspelled value: `nope` is not openai
 
 
 def check_flag_value(one: ProfileFlag, reading: FlagMatch, context: LintContext) -> Iterator[LintMessage]:
@@ -123,7 +124,8 @@ def _check_word(one: ProfileFlag, flag: EngineFlag, word: str, context: LintCont
                 f"{message}; {context.title} starts only where the checkpoint names its own, which replaces it",
                 LintSeverity.WARNING,
             )
-        yield _build_value_message(LintRule.BAD_CHOICE, one, message, level)
+        found = _build_value_message(LintRule.BAD_CHOICE, one, message, level)
+        yield found if flag.extended_by is None else replace(found, ends_start=False)  # a plug-in may bring it
     elif near := _find_misspelt_parser(flag, word, context):
         message = f"no {context.title} that sparkctl knows has a {flag.name} {quote_value(word, flag.name)}; did you mean {near}?"
         yield _build_value_message(LintRule.BAD_CHOICE, one, message, LintSeverity.WARNING)
@@ -198,14 +200,14 @@ def _find_misspelt_parser(flag: EngineFlag, word: str, context: LintContext) -> 
         return None
     same = (one.by_name.get(flag.name) for one in context.others)
     known = {value for other in same if other is not None for value in other.values or ()}
-    return None if word in known else find_closest_match(word, tuple(sorted(known)))
+    return None if word in known else find_closest_match(word, tuple(sorted(known)), _MIN_VALUE_SIMILARITY)
 
 
 def _describe_bad_choice(what: str, name: str, word: str, choices: tuple[str, ...], context: LintContext) -> str:
     message = f"{what} of {context} does not take {quote_value(word, name)}"
     if len(choices) <= _MAX_LISTED_CHOICES:
         return f"{message}; it is one of {', '.join(choices)}"
-    near = find_closest_match(word, choices)
+    near = find_closest_match(word, choices, _MIN_VALUE_SIMILARITY)
     return (
         f"{message}; did you mean {near}?"
         if near
@@ -247,7 +249,14 @@ def _build_value_message(
     change: LintFix | None = None,
 ) -> LintMessage:
     return LintMessage(
-        kind=kind, level=level, where=one.where, message=message, on_key=False, flag=one.word, change=change
+        kind=kind,
+        level=level,
+        where=one.where,
+        message=message,
+        on_key=False,
+        flag=one.word,
+        ends_start=True,
+        change=change,
     )
 
 
@@ -403,9 +412,15 @@ def _plan_key_rename(one: ProfileFlag, name: str) -> LintFix | None:
 def _build_name_message(
     kind: LintRule, level: LintSeverity, one: ProfileFlag, message: str, change: LintFix | None = None
 ) -> LintMessage:
-    where = one.where[:2] if one.in_args else one.where
     return LintMessage(
-        kind=kind, level=level, where=where, message=message, on_key=one.in_args, flag=one.word, change=change
+        kind=kind,
+        level=level,
+        where=one.where[:2] if one.in_args else one.where,
+        message=message,
+        on_key=one.in_args,
+        flag=one.word,
+        ends_start=True,
+        change=change,
     )
 
 
@@ -535,33 +550,48 @@ def _is_error(one: LintMessage) -> bool:
 
 
 def _downgrade_uncertain(one: LintMessage, other: FlagCatalogue, context: LintContext) -> LintMessage:
-    message = f"{one.message}; {context.title} {other.version} takes it, and which one this image has is not known"
+    takes = "takes it" if one.kind is not LintRule.BAD_CHOICE or _has_choices(one, other) else "may take it"
+    message = f"{one.message}; {context.title} {other.version} {takes}, and which one this image has is not known"
     return replace(one, level=LintSeverity.WARNING, message=message, change=None)
 
 
 def _name_newer_versions(
     found: list[LintMessage], flags: tuple[ProfileFlag, ...], context: LintContext
 ) -> list[LintMessage]:
-    """Say of a value that is refused which later version takes it: a build of a commit after the release has its number, too."""
+    """Say of a value that is refused which later version lists it: a build of a commit after the release has its number, too,
+    and may take it.
+    """
     release = parse_version(context.catalogue.version)
-    wrong = {(one.where, one.flag) for one in found if one.kind is LintRule.BAD_CHOICE}
+    wrong = [one for one in found if one.kind is LintRule.BAD_CHOICE]
     takers: dict[tuple[FieldPath, str], str] = {}
     for other in sorted(context.others, key=lambda each: parse_version(each.version)):
         if parse_version(other.version) <= release or len(takers) == len(wrong):
             continue
         there = check_flags_by_catalogue(flags, replace(context, catalogue=other))
-        refused = {(each.where, each.flag) for each in there if _is_error(each)}
-        takers = dict.fromkeys(wrong - refused, other.version) | takers
+        refused = {(each.where, each.flag) for each in there if _is_error(each) or each.kind is LintRule.BAD_CHOICE}
+        taken = [(one.where, one.flag) for one in wrong if _has_choices(one, other)]
+        takers = dict.fromkeys((each for each in taken if each not in refused), other.version) | takers
     return [
         replace(
             one,
             message=f"{one.message}; {context.title} {taker} takes it, and so may a build made after the release of "
             f"{context.catalogue.version}: list {one.flag.lstrip('-')} in patched_flags then",
+            ends_start=False,
         )
         if one.kind is LintRule.BAD_CHOICE and (taker := takers.get((one.where, one.flag)))
         else one
         for one in found
     ]
+
+
+def _has_choices(one: LintMessage, catalogue: FlagCatalogue) -> bool:
+    """Tell whether a catalogue lists the values of what a message is about: where it does not, it takes none and refuses none."""
+    reading = match_flag(one.flag, catalogue)
+    if reading.flag is None:
+        return False
+    if reading.flag.keys is None:
+        return reading.flag.choices is not None or reading.flag.values is not None
+    return bool(dict(reading.flag.keys).get((reading.key or str(one.where[-1])).replace("-", "_")))
 
 
 def _warn_unknown_version(one: LintMessage, context: LintContext) -> LintMessage:

@@ -277,6 +277,57 @@ FORMAT_FAILURES = (
         fatal=True,
     ),
     failure_rule(
+        r"^\w{2,60}: (?P<what>SPLIT_MODE_TENSOR requires flash_attn\b.{0,80}"
+        r"|model does not support different K \(.{1,20}\) and V \(.{1,20}\) cache types"
+        r"|[KV] cache type \S{1,20} with block size \d{1,6} does not divide .{1,60}|n_batch and n_ubatch cannot both be zero"
+        r"|invalid value for main_gpu: .{1,60})",
+        FailureCause.BAD_VALUE,
+        "llama.cpp refused its settings: {what}",
+        "Correct the setting that the message names (main_gpu: args.main-gpu; K and V cache type: args.cache-type-k, args.cache-type-v).",
+        needle=(
+            *(
+                "SPLIT_MODE_TENSOR requires",
+                "does not support different K ",
+                " does not divide ",
+                "n_ubatch cannot both be zero",
+            ),
+            "invalid value for main_gpu",
+        ),
+        fatal=True,
+        weight=FailureWeight.LIKELY,
+    ),
+    failure_rule(
+        r"^(?:srv +\w{1,40}: )?(?:\w{1,60}: )?(?P<what>the server is built without SSL support|--port 0 is not supported with .{1,60}"
+        r"|static assets path not found: .{1,200})",
+        FailureCause.BAD_VALUE,
+        "llama.cpp refused its settings: {what}",
+        "Leave out the setting that the message names, or take an image that was built with it.",
+        needle=("built without SSL support", "--port 0 is not supported", "static assets path not found"),
+        fatal=True,
+        weight=FailureWeight.LIKELY,
+    ),
+    failure_rule(
+        r"please consider disabling jinja via --no-jinja",
+        FailureCause.BAD_VALUE,
+        "The model's chat template cannot be run.",
+        "Set args.no-jinja: true with args.chat-template: chatml, or name a corrected template in args.chat-template-file.",
+        needle="disabling jinja via --no-jinja",
+        on="args.chat-template-file",
+        fatal=True,
+        weight=FailureWeight.LIKELY,
+    ),
+    failure_rule(
+        r"^gguf_init\w{0,40}: (?P<what>(?:tensor '.{1,120}' (?:has|with|of type|size|dimension) .{1,160}|duplicate (?:key|tensor name) .{1,120}"
+        r"|key '.{1,80}' (?:has invalid GGUF type|must be of type) .{1,60}|number of (?:tensors|key value pairs) is .{1,60}"
+        r"|encountered (?:length_error|bad_alloc error) while reading .{1,100}|string length \d.{1,60}))",
+        FailureCause.MODEL_FILES,
+        "The GGUF is damaged, or was made by a tool of another version: {what}",
+        "Download it again and compare its checksum with the hub's; if it is the same, take another quantization of this model.",
+        needle="gguf_init",
+        on=_MODEL_PATH_FIELD,
+        fatal=True,
+    ),
+    failure_rule(
         r"invalid magic characters|invalid magic number|failed to read magic",
         FailureCause.MODEL_FILES,
         "The file is not a GGUF.",

@@ -129,7 +129,7 @@ def _estimate_by_fraction(subject: EstimateInput, room: AvailableMemory, at: flo
     before = max(0, room.available - (first.size or 0))
     share = int(at * before)
     models = list_model_parts(subject, within=True)
-    held = sum(one.size or 0 for one in models)
+    size = sum(one.size or 0 for one in models)
     said = "SGLang's own default" if is_own else "mem-fraction-static"
     whole = EstimatePart(
         name="share of SGLang",
@@ -139,13 +139,13 @@ def _estimate_by_fraction(subject: EstimateInput, room: AvailableMemory, at: flo
     )
     is_known = all(one.size is not None for one in models)
     pool = (
-        estimate_kv_remainder("of it KV cache", share - held, subject)
+        estimate_kv_remainder("of it KV cache", share - size, subject)
         if is_known
         else EstimatePart(name="of it KV cache", size=None, obtained=EstimateSource.FLAGS, words="", within=True)
     )
-    lacking = max(0, held - share + 1) if is_known else 0
+    lacking = max(0, size - share + 1) if is_known else 0
     cautions = [] if is_own or lacking else _list_reserve_cautions(subject, before - share)
-    cautions += _list_context_cautions(subject, share - held) if is_known and not lacking else []
+    cautions += _list_context_cautions(subject, share - size) if is_known and not lacking else []
     why = f"the weights leave no room for a KV cache in a share of {format_gib(share)}" if lacking else ""
     return MemoryEstimate(
         parts=(first, whole, *models, pool, *_list_overhead_parts(subject)),

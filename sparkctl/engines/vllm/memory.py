@@ -65,9 +65,9 @@ def _estimate_by_share(subject: EstimateInput, room: AvailableMemory, at: float)
     if (one := _estimate_one_request(subject)) is not None:
         inside.append(_mark_within(one))
     is_known = all(each.size is not None for each in inside)
-    held = sum(each.size or 0 for each in inside)
+    size = sum(each.size or 0 for each in inside)
     if is_known:
-        inside.append(estimate_kv_remainder("left for more KV cache", share - held, subject))
+        inside.append(estimate_kv_remainder("left for more KV cache", share - size, subject))
     whole = EstimatePart(
         name="share of vLLM",
         size=share,
@@ -75,10 +75,10 @@ def _estimate_by_share(subject: EstimateInput, room: AvailableMemory, at: float)
         words=f"gpu-memory-utilization {at:g} × {format_gib(room.total)}, all of the memory; it does not start with less available",
     )
     lacking, why = 0, ""
-    if is_known and held > share:
+    if is_known and size > share:
         lacking, why = (
-            held - share,
-            f"weights and one request need {format_gib(held)}, the share is {format_gib(share)}",
+            size - share,
+            f"weights and one request need {format_gib(size)}, the share is {format_gib(share)}",
         )
     if share - room.available > lacking:
         lacking = share - room.available

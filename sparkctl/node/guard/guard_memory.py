@@ -115,7 +115,7 @@ class ContainerMemory:
         self.processes = start_reader_thread(lambda pids: {"processes": processes.read(pids)})
         self.parts = [part for part in (gpu, self.processes) if part is not None]
         self.root = root
-        self.held: deque[tuple[float, dict[str, int]]] = deque(maxlen=6)
+        self.container_totals: deque[tuple[float, dict[str, int]]] = deque(maxlen=6)
         self.taken: list[Json] = []  # the answers that the last reading is based on
         self.unlisted: dict[int, str | None] = {}
         self.has_gpus = False
@@ -125,14 +125,14 @@ class ContainerMemory:
         gpus = self.gpu.answer.get("gpus") if self.gpu else None
         if (gpus is not None) != self.has_gpus:  # otherwise memory that it held all along would look like growth
             self.has_gpus = gpus is not None
-            self.held.clear()
+            self.container_totals.clear()
         on_gpu = sum_gpu_memory_by_pid(gpus or [])
         asked = [part for part in self.parts if not part.ended]
         answers = [part.answer for part in asked]
         is_new = len(answers) != len(self.taken) or not any(a is b for a, b in zip(answers, self.taken))  # noqa: B905
         if is_new and self.processes.answer.get("processes") is not None:
             self.taken = answers
-            self.held.append((now, self.sum_by_container(on_gpu)))
+            self.container_totals.append((now, self.sum_by_container(on_gpu)))
         for part in self.parts:
             part.send_request(now, sorted(on_gpu))
 
@@ -156,7 +156,11 @@ class ContainerMemory:
     def compute_growth(self, container: str) -> int | None:
         """Return by how many bytes a container grew over the last seconds, None if not known."""
         now = time.monotonic()
-        seen = [total[container] for at, total in self.held if now - at <= GROWTH_WINDOW_SECONDS and container in total]
+        seen = [
+            total[container]
+            for at, total in self.container_totals
+            if now - at <= GROWTH_WINDOW_SECONDS and container in total
+        ]
         return seen[-1] - seen[0] if len(seen) > 1 else None
 
 

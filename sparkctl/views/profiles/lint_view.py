@@ -34,7 +34,7 @@ def format_lint(name: str, checked: LintResult) -> list[str]:
 
 def summarize_lint(checked: LintResult) -> str:
     """Return the number of errors, warnings and infos, and the version whose flags were used."""
-    catalogue = checked.held
+    catalogue = checked.catalogue
     against = (
         ""
         if catalogue is None
@@ -65,7 +65,7 @@ def build_lint_json(checked: list[tuple[str, LintResult]], fixed: list[LintDiagn
         "findings": [_build_finding_json(one) for one in every],
         "fixed": [_build_finding_json(one) for one in fixed],
         "checked": [
-            {"profile": name, "file": str(found.path), "flags": _build_catalogue_json(found.held)}
+            {"profile": name, "file": str(found.path), "flags": _build_catalogue_json(found.catalogue)}
             for name, found in checked
         ],
     }

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sparkctl import engines
-from sparkctl.commands.import_profile import ImportedProfile
 from sparkctl.errors import SparkctlError
 from sparkctl.model.finding import Severity
 from sparkctl.model.json_codec import to_json_data
@@ -41,6 +40,9 @@ from sparkctl.views.text.styled_text import (
     make_row,
     measure_text,
 )
+
+if TYPE_CHECKING:
+    from sparkctl.commands.import_profile import ImportedProfile
 
 _MIN_TITLE_COLUMNS = 24  # of a title beside what stands before it
 _LABEL_INDENT = 12  # below the value of a labelled line

@@ -69,11 +69,11 @@ def render_memory_bar_line(label: str, bar: MemoryBar, columns: int, *, is_expec
     )
 
 
-def render_claim_bar(held: int, claimed: int | None, total: int, columns: int, tolerance: float = 1.0) -> TextRow:
+def render_claim_bar(memory: int, claimed: int | None, total: int, columns: int, tolerance: float = 1.0) -> TextRow:
     """Return the memory held of ``total`` on the scale of the memory bar. Memory claimed but not yet held is faint;
     memory beyond ``tolerance`` times the claim stands out. A mark shows the end of the claim."""
-    within = held if claimed is None or held <= tolerance * claimed else claimed
-    ends = [within, max(held, within), max(held, claimed or 0)]
+    within = memory if claimed is None or memory <= tolerance * claimed else claimed
+    ends = [within, max(memory, within), max(memory, claimed or 0)]
     places = [max(0, min(columns, round(end * columns / max(1, total)))) for end in ends]
     counts = (places[0], places[1] - places[0], places[2] - places[1], columns - places[2])
     parts = zip(

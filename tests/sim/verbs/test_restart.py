@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import re
+from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
 
+from sparkctl.cli.invocation import invoke_command_line
 from sparkctl.files import shipped_profiles_dir
 from sparkctl.history.operation_history import OperationHistory
 from sparkctl.simulator import run_in_background
@@ -70,3 +73,26 @@ def test_a_profile_that_was_edited_meanwhile_is_told_before(tmp_path: Path, monk
         assert SETTING in (
             OperationHistory(tmp_path / "SPARKCTL_STATE").list_operations("qwen36-ngram")[0].command or ""
         )
+
+
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_the_table_on_a_terminal_has_the_rates_and_a_pipe_does_not_wait_for_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("SPARKCTL_STATE", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / name))
+    monkeypatch.setenv("COLUMNS", "80")
+    with run_in_background(scenario="two-stacks", speed=50.0) as config:
+        monkeypatch.setenv("SPARKCTL_CONFIG", str(config))
+        with redirect_stdout(_Terminal()) as shown:
+            assert invoke_command_line(["status", "--color=never"]) == 0
+        piped = run_command("status").stdout
+    head, *rows = shown.getvalue().splitlines()
+    assert "TOK/S" in head
+    assert [len(row) for row in rows if len(row) > 80] == []
+    assert sum(bool(re.search(r"GiB +\d+\.\d  http", row)) for row in rows) == 2, rows
+    assert "TOK/S" not in piped

@@ -100,14 +100,56 @@ def test_switch_continues_and_aborts_as_resume_and_abort_do() -> None:
         ("qwen36-ngram", ["args.mem-fraction-statc=0.5", "image=own/sglang:latest", "engine_version=0.5.13"], ["--mem-fraction-statc"]),
         ("qwen36-ngram", ["args.mem-fraction-statc=0.5", "image=own/sglang:latest", "engine_version=0.5.99"], [None]),
         ("qwen36-ngram", ["args.mem-fraction-statc=0.5", "image=own/sglang:latest"], [None]),
-        ("qwen36-ngram", ["args.speculative-algorithm=WHATEVER"], [None]),
+        ("qwen36-ngram", ["args.speculative-algorithm=NGRAMM"], ["--speculative-algorithm"]),
+        ("qwen36-ngram", ["args.speculative-algorithm=NGRAMM", "engine_version=0.5.99"], [None]),
+        ("qwen36-ngram", ["args.quantization=bogus"], ["--quantization"]),
+        ("qwen36-vllm", ["args.max-num-seqs=banana"], ["--max-num-seqs"]),
+        ("qwen36-vllm", ["args.max-num-seqs=banana", "patched_flags=[max-num-seqs]"], [None]),
+        ("qwen36-vllm", ["args.max-num-seqs=true"], ["--max-num-seqs"]),
+        ("qwen36-vllm", ["args.kv-cache-dtype=fp9"], ["--kv-cache-dtype"]),
+        # a plug-in, a later build, or the checkpoint's own setting may make it right
+        ("qwen36-vllm", ["args.tool-call-parser=nope"], [None]),
+        ("qwen36-vllm", ["args.kv-cache-dtype=nvfp4"], [None]),
+        ("qwen36-vllm", ["args.quantization=bogus"], [None]),
     ],
 )  # fmt: skip
-def test_only_a_flag_that_the_very_version_lacks_refuses(
+def test_only_a_flag_that_the_very_version_does_not_take_refuses(
     name: str, settings: list[str], missing: list[str | None]
 ) -> None:
     found = list_start_warnings(ProfileLibrary().load_profile(name, settings))
-    assert [one.missing_flag for one in found if one.missing_flag] == [one for one in missing if one]
+    assert [one.refused_flag for one in found if one.refused_flag] == [one for one in missing if one]
+
+
+def test_a_new_profile_is_checked_before_it_is_written() -> None:
+    new = "profiles new checked --from qwen36-vllm --set args."
+    refused = run_command(f"{new}max-num-seqs=banana")
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert "wants a whole number, not `banana`" in refused.stderr
+    assert "try: if your image is patched" in refused.stderr
+    warned = run_command(f"{new}tool-call-parser=nope")
+    assert (warned.exit_code, "does not take `nope`" in warned.stderr) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("line", "ways"),
+    [
+        ("run Qwen/Qwen3-8B", ["plan hf:Qwen/Qwen3-8B", "profiles new qwen3-8b --from hf:Qwen/Qwen3-8B"]),
+        ("profiles show hf:Qwen/Qwen3-8B", ["plan hf:Qwen/Qwen3-8B", "profiles new qwen3-8b --from hf:Qwen/Qwen3-8B"]),
+        ("plan openai/gpt-oss-120b", ["plan gpt-oss-120b"]),
+    ],
+)
+def test_a_model_of_the_hub_where_a_profile_is_wanted_is_answered_with_the_way(line: str, ways: list[str]) -> None:
+    run = run_command(line)
+    assert (run.exit_code, "is a model of the Hugging Face Hub" in run.stderr) == (2, True), run.stderr
+    assert [way for way in ways if f"sparkctl {way}\n" not in run.stderr] == [], run.stderr
+
+
+def test_a_model_of_the_hub_becomes_a_profile() -> None:
+    run = run_command("profiles new q8 --from hf:Qwen/Qwen3-8B --set args.max-model-len=4096")
+    assert (run.exit_code, "next: sparkctl plan q8" in run.stderr) == (0, True)
+    profile = ProfileLibrary().load_profile("q8")
+    assert (profile.model.source, dict(profile.args)["max-model-len"]) == ("hf:Qwen/Qwen3-8B", "4096")
+    assert run_command("profiles check q8").exit_code == 0
 
 
 def test_each_cause_is_explained() -> None:

@@ -270,6 +270,24 @@ E srv  llama_server: exiting due to model loading error
             "args.model-draft",
         ),
         ("nothing that says why", FailureCause.CRASHED, None),
+        ("llama_init_from_model: SPLIT_MODE_TENSOR requires flash_attn to be enabled", FailureCause.BAD_VALUE, None),
+        (
+            "llama_init_from_model: K cache type q4_0 with block size 32 does not divide n_embd_head_k=80",
+            FailureCause.BAD_VALUE,
+            None,
+        ),
+        ("llama_model_load: invalid value for main_gpu: 1 (available devices: 1)", FailureCause.BAD_VALUE, None),
+        ("srv          init: the server is built without SSL support", FailureCause.BAD_VALUE, None),
+        (
+            "srv    load_model: load_model: please consider disabling jinja via --no-jinja, or use a custom chat template",
+            FailureCause.BAD_VALUE,
+            "args.chat-template-file",
+        ),
+        (
+            "gguf_init_from_reader: tensor 'blk.1.attn_q.weight' has offset 17, expected 16",
+            FailureCause.MODEL_FILES,
+            "model.path",
+        ),
     ],
     ids=lambda value: value[:40] if isinstance(value, str) else None,
 )

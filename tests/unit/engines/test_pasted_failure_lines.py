@@ -452,6 +452,45 @@ DEATHS = [
         "args.speculative-config",
         "speculative",
     ),
+    (
+        "ollama : Error: listen tcp 127.0.0.1:11434: bind: Only one usage of each socket address (protocol/network ",  # 90678asdfg/rag
+        FailureCause.PORT_IN_USE,
+        "port",
+        "in use",
+    ),
+    ("start_server: failed to bind: Address already in use", FailureCause.PORT_IN_USE, "port", "in use"),
+    ("Error: listen tcp :80: bind: permission denied", FailureCause.PERMISSION, "port", ":80"),
+    (
+        "TimeoutError: timed out waiting for '[pflash-daemon] ready'; tail=['x']",  # noonghunna/club-3090
+        FailureCause.TIMED_OUT,
+        None,
+        "pflash-daemon",
+    ),
+    ("ERROR: server did not become ready within 600 seconds", FailureCause.TIMED_OUT, None, "600 seconds"),
+    ("RuntimeError: vLLM server did not start in 300s", FailureCause.TIMED_OUT, None, "300s"),
+    (
+        "RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:525] Read error [172.26.161.177]:50407: Connection reset by peer",
+        FailureCause.WORKER_LOST,
+        None,
+        "reset by peer",
+    ),
+    ("httpx.ConnectError: All connection attempts failed", FailureCause.WORKER_LOST, None, "does not listen"),
+    (
+        "requests.exceptions.ConnectionError: HTTPConnectionPool(host='localhost', port=8000): Max retries exceeded with url: /v1/models",
+        FailureCause.WORKER_LOST,
+        None,
+        "port=8000",
+    ),
+    ("/entrypoint.sh: line 12: MODEL: unbound variable", FailureCause.BAD_VALUE, "env.MODEL", "MODEL"),
+    ("ValueError: no CUDA-capable device found", FailureCause.GPU_RUNTIME_MISSING, "container.gpus", "no GPU"),
+    ("error: unknown argument: --flash-attn2", FailureCause.UNKNOWN_FLAG, "args.flash-attn2", "flash-attn2"),
+    ("error: the argument '--x <X>' cannot be used with '--y <Y>'", FailureCause.BAD_VALUE, "args", "--x"),
+    (
+        "slurmstepd: error: Detected 1 oom_kill event in StepId=954640.0. Some of the step tasks have been OOM Killed.",
+        FailureCause.HOST_OOM_KILL,
+        None,
+        "StepId=954640.0",
+    ),
 ]
 
 

@@ -314,3 +314,54 @@ def test_standing_still_is_said_when_nothing_else_is(count: int) -> None:
 )
 def test_a_warning_and_a_refused_request_are_no_failures(text: str) -> None:
     assert diagnose(text) is None
+
+
+@pytest.mark.parametrize(
+    ("file", "exception", "cause"),
+    [
+        ("vllm/config/vllm.py", "ValueError: HiSparse needs one stage.", FailureCause.BAD_VALUE),
+        ("sglang/srt/server_args.py", "NotImplementedError: flux", FailureCause.BAD_VALUE),
+        ("sglang/srt/arg_groups/overrides.py", "AssertionError", FailureCause.BAD_VALUE),
+        ("vllm/platforms/cuda.py", "RuntimeError: flux", FailureCause.BAD_VALUE),
+        (
+            "vllm/config/vllm.py",
+            "UnboundLocalError: flux",
+            FailureCause.CRASHED,
+        ),  # a fault of that code, not its refusal
+        ("vllm/config/vllm.py", "IndexError: list index out of range", FailureCause.CRASHED),
+        ("vllm/worker/flux.py", "ValueError: HiSparse needs one stage.", FailureCause.CRASHED),
+    ],
+)
+def test_what_the_code_that_checks_settings_raises_is_a_refused_setting(
+    file: str, exception: str, cause: FailureCause
+) -> None:
+    outer = '  File "/x/server_args.py", line 12, in parse\n    check()\n'
+    inner = f'  File "/usr/lib/python3.12/{file}", line 7, in check\n    assert self.ranks == 1\n           ^^^^^^^\n'
+    verdict = diagnose(f"{HEADER}\n{outer}{inner}{exception}\n")
+    assert verdict is not None
+    assert verdict.cause is cause
+    deeper = diagnose(f'{HEADER}\n{outer}{inner}  File "/x/json.py", line 3, in load\n    x()\n{exception}\n')
+    assert deeper is not None
+    assert deeper.cause is FailureCause.CRASHED
+
+
+@pytest.mark.parametrize(
+    ("writer", "cause"),
+    [
+        ("[2026-05-01 10:00:00 PP0 TP1] ", FailureCause.MODEL_FILES),
+        ("[2026-05-01 10:00:00 PP3 TP1] ", FailureCause.ENGINE_BUG),  # vroomfondel/dgxarley
+        ("(Worker_PP1_TP0 pid=77) ", FailureCause.ENGINE_BUG),
+        ("(Worker_TP1 pid=77) ", FailureCause.MODEL_FILES),
+    ],
+)
+def test_a_weight_without_a_place_in_a_later_stage_of_a_pipeline_is_the_engines_fault(
+    writer: str, cause: FailureCause
+) -> None:
+    log = (HEADER, *FRAME, "KeyError: 'model.layers.37.mlp.experts.w2_weight'")
+    verdict = diagnose("".join(f"{writer}{line}\n" for line in log))
+    assert verdict is not None
+    assert verdict.cause is cause
+    first = "".join(f"{writer.replace('PP3', 'PP0').replace('PP1', 'PP0')}{line}\n" for line in log)
+    both = diagnose("".join(f"{writer}{line}\n" for line in log) + first)
+    assert both is not None
+    assert both.cause is FailureCause.MODEL_FILES

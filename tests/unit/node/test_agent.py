@@ -521,7 +521,7 @@ def test_looking_for_devices_again_keeps_no_file_of_the_look_before(tmp_path: Pa
     assert before == 12 + 6
     for _ in range(3):
         reader.found_at = -agent.ABSENT_RETRY_SECONDS
-        reader.held.clear()
+        reader.cached.clear()
         assert len(reader.read([])["temperatures"]) == 12
     assert _count_open_files(tmp_path) == before
     shutil.rmtree(tmp_path / "sys/class/infiniband/rocep1s0f1")

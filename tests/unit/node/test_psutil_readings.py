@@ -42,7 +42,7 @@ def test_both_readings_of_one_machine_are_the_same() -> None:
             busy.stdout.readline()
             for reader in readers:
                 reader.read([busy.pid])
-                reader.held.clear()
+                reader.cached.clear()
             time.sleep(0.5)
             said = [reader.read([busy.pid]) for reader in readers]
         finally:

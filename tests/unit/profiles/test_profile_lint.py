@@ -645,6 +645,15 @@ def test_an_abbreviation_that_looks_like_a_slip_is_a_warning(tmp_path: Path, wor
     assert f"8:3: {level}[abbreviated-flag]: --{word} " in line
 
 
+@pytest.mark.parametrize("setting", ["quantization=bogus", "tool-call-parser=nope", "kv-cache-dtype=fp9"])
+def test_a_version_without_a_list_of_values_is_not_said_to_take_one(setting: str) -> None:
+    """0.33.0 has no list of its parsers, and a quantization that is not listed is no error: neither is a yes."""
+    profile = ProfileLibrary(Path("/nonexistent")).load_profile("qwen36-vllm", [f"args.{setting}"])
+    (said,) = (one for one in profile_lint.lint_profile(profile) if one.kind is LintRule.BAD_CHOICE)
+    assert "takes it" not in said.message
+    assert "did you mean" not in said.message
+
+
 def test_a_value_that_a_later_version_takes_is_said_to_be_in_builds_after_the_release() -> None:
     """The thread's DFlash ran on 0.19.1rc1.dev241, which calls itself 0.19.1 like the release that has none."""
     profile = ProfileLibrary(Path("/nonexistent")).load_profile("qwen35-35b-dflash", ["engine_version=0.19.1"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,11 +20,11 @@ from sparkctl.commands.transfer.transfer_files import (
     plan_transfer,
     resolve_doubtful_files,
 )
-from sparkctl.model.events import TransferProgressed
+from sparkctl.model.events import TransferPart, TransferProgressed
 from sparkctl.model.node import NodeName
 from sparkctl.node import transfer
 from sparkctl.node.model_files_decoder import FileListing, FreeSpace, ModelFile
-from sparkctl.views.event_text import format_transfer
+from sparkctl.views.event_text import format_transfer, render_transfer_bars
 
 SECOND = 10**9
 GIB = 1 << 30
@@ -161,6 +162,23 @@ def test_a_line_of_progress() -> None:
     )
     assert format_transfer(moved) == "files of q   12.0 GiB of 34.0 GiB   35 %   1.21 GB/s   0:18 left"
     assert format_transfer(replace(moved, total=None, rate=None, left=None)) == "files of q   12.0 GiB"
+
+
+@pytest.mark.parametrize("columns", [72, 79, 90, 119])
+def test_a_narrow_terminal_shortens_the_bar_and_the_name_and_never_the_figures(columns: int) -> None:
+    coming = TransferProgressed(
+        ts=0.0, node=NodeName("spark1"), source=NodeName("spark1"), what="image scitrera/dgx-spark-vllm:0.19.1",
+        done=20 * GIB, total=21 * GIB, rate=1.2e10, left=18.0,
+        parts=(TransferPart("model-00001-of-00012.safetensors", "Downloading", 3 * GIB, 4 * GIB),),
+    )  # fmt: skip
+    head, part = ("".join(span.text for span in row) for row in render_transfer_bars(coming, columns))
+    assert max(len(head), len(part)) <= columns
+    assert head.split("  ")[-4:] == ["20.0 GiB of 21.0 GiB", "95 %", "12.00 GB/s", "0:18 left"] or columns == 119
+    assert part.endswith("3.0 GiB of 4.0 GiB")
+    assert ("━━━━━" in head) is (columns >= 79)
+    assert ("scitrera/dgx-spark-vllm" in head) is (columns == 119)
+    whole = replace(coming, done=21 * GIB, left=None, parts=())
+    assert len(format_transfer(whole, columns)) <= columns
 
 
 def test_each_directory_needs_the_room_of_its_own_files_on_its_own_disk() -> None:

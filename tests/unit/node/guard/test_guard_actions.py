@@ -249,7 +249,7 @@ def test_growth_is_unknown_while_the_driver_is_silent_and_known_of_what_the_list
         processes.answer = {"processes": small}
         holdings.request_readings(time.monotonic())
     assert holdings.compute_growth(LOADING) == 30 * GIB, "an old answer is no new one"
-    holdings.held = deque((at - 20, total) for at, total in holdings.held)
+    holdings.container_totals = deque((at - 20, total) for at, total in holdings.container_totals)
     assert holdings.compute_growth(LOADING) is None
 
 
