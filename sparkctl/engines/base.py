@@ -198,6 +198,21 @@ def build_unnamed_failure(text: str) -> Failure:
     )
 
 
+def suspect_drafts(failure: Failure, facts: Mapping[EngineFactName, str]) -> Failure:
+    """Return a failure with the advice to try without drafts first, if the engine drafts."""
+    drafting = facts.get(EngineFactName.SPECULATIVE_METHOD)
+    if not drafting:
+        return failure
+    remedy = f"It drafts ({drafting}), and that is the first suspect: start it without drafts. If it fails again: {failure.remedy}"
+    return replace(failure, remedy=remedy, field=None, change=None, value=None)
+
+
+def _find_draft_model(facts: Mapping[EngineFactName, str]) -> str:
+    """Return the method by which a model makes the drafts; empty if none does."""
+    method = facts.get(EngineFactName.SPECULATIVE_METHOD, "")
+    return method if any(name in method.upper() for name in _DRAFT_MODEL_METHODS) else ""
+
+
 def name_refused_settings(failure: Failure) -> Failure:
     """Return the failure of an exception that the code which checks the settings raised: where no rule names its cause, it is a value."""
     if failure.cause is not FailureCause.CRASHED or failure.weight != FailureWeight.EXCEPTION:
@@ -241,15 +256,17 @@ def refine_failure(
         return failure.refine(failure, facts)
     if is_serving and failure.cause is FailureCause.BAD_VALUE and failure.weight <= FailureWeight.EXCEPTION:
         return replace(build_unnamed_failure(text), remedy=failure.remedy)  # settings were accepted at the start
-    if failure.cause in _DRAFT_SUSPECTS and (drafting := facts.get(EngineFactName.SPECULATIVE_METHOD)):
-        remedy = f"It drafts ({drafting}), and that is the first suspect: start it without drafts. If it fails again: {failure.remedy}"
-        return replace(failure, remedy=remedy, field=None, change=None, value=None)
+    if failure.cause in _DRAFT_SUSPECTS:
+        return suspect_drafts(failure, facts)
+    if failure.cause is FailureCause.KV_CACHE_TOO_SMALL and (drafting := _find_draft_model(facts)):
+        rest = f"The drafts ({drafting}) take a part of the memory, too: without them more is left for the cache."
+        return replace(failure, remedy=f"{failure.remedy} {rest}")
     if failure.cause is not FailureCause.CUDA_OUT_OF_MEMORY:
         return failure
     if is_serving:
         return replace(failure, summary=f"While serving: {failure.summary}")
     method = facts.get(EngineFactName.SPECULATIVE_METHOD, "")
-    drafts = any(name in method.upper() for name in _DRAFT_MODEL_METHODS)
+    drafts = bool(_find_draft_model(facts))
     left = facts.get(EngineFactName.AVAILABLE_AT_LOAD)
     is_first = step == "join" or (step is None and bool(facts))  # of an excerpt nothing tells what was before it
     if is_first and _DRIVER_OUT_OF_MEMORY in text and EngineFactName.KV_CACHE_TOKENS not in facts:

@@ -182,7 +182,8 @@ class MemoryEstimate:
 class MemoryRule:
     """``field``: the flag of the profile that decides; ``share``: its value, None for an engine without one.
 
-    ``most``: the largest share to propose, ``doubt``: the estimate under an assumption that is not known to be true, and that assumption.
+    ``most``: the largest share to propose, ``safe``: the largest to propose in the place of a larger one, ``doubt``: the
+    estimate under an assumption that is not known to be true, and that assumption.
     """
 
     rule: Callable[[AvailableMemory, float], MemoryEstimate]
@@ -190,6 +191,7 @@ class MemoryRule:
     share: float = 0.0
     doubt: tuple[Callable[[AvailableMemory, float], MemoryEstimate], str] | None = None
     most: float = 1.0
+    safe: float = 1.0
 
 
 def estimate_cuda_context() -> EstimatePart:

@@ -315,6 +315,14 @@ _STANDSTILL = Failure(
     fatal=False,
     weight=FailureWeight.DEATH,
 )
+# Before it is ready, workers whose log is not shown here (Ray without its log monitor) may load for ten minutes.
+_SILENT_START = replace(
+    _STANDSTILL,
+    summary="The engine's processes wait for each other, and log nothing else: it hangs, or its workers still load or compile.",
+    remedy="Look at the workers before you stop it: at their own logs (Ray: /tmp/ray/session_latest/logs in the container), and whether they "
+    "are at work (top on each node). While they are, wait: a new start begins from nothing. If they are idle, look at the link between the "
+    "nodes.",
+)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -894,7 +902,8 @@ class LogAnalyzer:
         self._standstills += 1
         if self._standstills == _STANDSTILL_LINES:
             told = {name: fact.value for name, fact in self.facts.items()}
-            self._record_failure(refine_failure(_STANDSTILL, text, None, told, is_serving=self.was_ready), line, text)
+            failure = _STANDSTILL if self.was_ready else _SILENT_START
+            self._record_failure(refine_failure(failure, text, None, told, is_serving=self.was_ready), line, text)
 
     @property
     def cut_failure(self) -> EvidenceLine | None:

@@ -256,7 +256,7 @@ def add_memory_holders(verdict: Verdict, holders: Sequence[MemoryHolder], total:
     )
     verdict = replace(verdict, evidence=(*verdict.evidence, *evidence))
     if 2 * sum(one.held or 0 for one in large) <= total:
-        return replace(verdict, remedy=f"{verdict.remedy} What also holds memory there can stop: {stop}.")
+        return replace(verdict, remedy=f"{verdict.remedy} You can also stop what else holds memory there: {stop}.")
     rest = f"If they must stay, lower {verdict.field}." if verdict.field else f"Else: {verdict.remedy}"
     remedy = f"Most of the memory is held by others. Stop what can be spared, then start this again: {stop}. {rest}"
     return replace(verdict, remedy=remedy, edit=None, again=None)

@@ -223,6 +223,9 @@ class EngineMeter:
     inter_token: Quantiles | None = None
 
 
+NO_GPU_PATH = "CPU"  # a `QUANTIZATION_PATH`: no GPU was found
+
+
 class EngineFactName(StrEnum):
     """A closed set. The value is text for a reader: ``1806336``, ``13.78``, ``native FP4``, ``FLASH_ATTN``."""
 

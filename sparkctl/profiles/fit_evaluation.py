@@ -252,7 +252,7 @@ def evaluate_memory_fit(
         parts=made.parts,
         answer=FitOutcome.IF_STOPPED if stops else FitOutcome.SHORT,
         stops=stops,
-        largest=_find_fitting_share(claim, standing, fits_in, _iter_shares_below(claim.share)),
+        largest=_find_fitting_share(claim, standing, fits_in, _iter_shares_below(claim.share, claim.safe)),
         least=_find_fitting_share(claim, standing, fits_in, _iter_shares_above(claim.share)),
     )
 
@@ -352,11 +352,11 @@ def _release_holders(standing: MemoryBudget, some: Sequence[MemoryHolder]) -> Me
     )
 
 
-def _iter_shares_below(share: float) -> Iterator[float]:
+def _iter_shares_below(share: float, most: float = 1.0) -> Iterator[float]:
     return (
         at / _SHARE_STEPS
         for at in range(min(_SHARE_STEPS, int(share * _SHARE_STEPS + 1e-9)), 0, -1)
-        if at / _SHARE_STEPS < share
+        if at / _SHARE_STEPS < share and at / _SHARE_STEPS <= most
     )
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from sparkctl.engines.base import FailureWeight
 from sparkctl.logs.analyzer import FailureCandidate, LogDiagnosis, LogReading
-from sparkctl.model.engine_metrics import EngineFact, EngineFactName
+from sparkctl.model.engine_metrics import NO_GPU_PATH, EngineFact, EngineFactName
 from sparkctl.model.phase import PhaseDuration, Step
 from sparkctl.model.text.sanitize import sanitize_line, truncate_text
 from sparkctl.model.text.units import format_duration
@@ -44,6 +44,7 @@ def format_diagnosis(found: LogDiagnosis, title: Callable[[str], str], instance:
     for at, fact in enumerate(found.facts):
         is_slow = fact.is_fallback and fact.name is not EngineFactName.ENGINE_VERSION  # which is a guess then
         slow = "   (not with the GPU's own arithmetic for it)" if is_slow else ""
+        slow = "   (no GPU was found)" if is_slow and fact.value == NO_GPU_PATH else slow
         lines.append(
             f"{'' if at else 'facts':{_LABEL_COLUMNS}}{fact.name.replace('_', ' ')}: {_format_fact_value(fact)}{slow}"
         )

@@ -133,12 +133,14 @@ async def read_resting(pilot: Driver, size: tuple[int, int]) -> str:
     assert isinstance(panel, PanelApp)
     before: list[str] = []
     rests = 0
+    # The list of profiles to start has no Spark to ask in a recording: it calculates for good.
+    counting = ": calculating" if isinstance(panel.screen, ProfilePicker) else "calculating"
     async with asyncio.timeout(PATIENCE):
         while rests < RESTS:
             await pilot.pause(0.01)
             await pilot.pause()
             now = read_screen(pilot)
-            is_counting = any(": calculating" in line for line in now)
+            is_counting = any(counting in line for line in now)
             is_same = now == before and panel.size == Size(*size) and panel.is_idle and not is_counting
             rests = rests + 1 if is_same else 0
             before = now

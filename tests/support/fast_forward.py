@@ -1,8 +1,9 @@
 """An event loop that does not wait: when everything stands still until a timer, the clock is forwarded to that timer.
 
 Tests on simulated Sparks spend most of their time in sleeps, of the simulator and of the product. Their sockets are all in
-this process, so "nothing can be read and no thread works" means that nothing will happen before the next timer. Only
-`time.monotonic` moves, which is what `SystemClock`, the simulated clock and asyncio read.
+this process, so "nothing can be read and no thread works" means that nothing will happen before the next timer. What moves
+is `time.monotonic`, which `SystemClock`, the simulated clock and asyncio read, and `time.time` with it: a clock on the wall
+that goes on while a starved process stands still would be ahead of those of the simulated Sparks, by more and more.
 
 What is not waited for takes the CPU time that it takes, whatever else the machine does: on a starved one neither does a
 patience end sooner, nor do the simulated Sparks run ahead of the product. Only while there is a child process, which lives in
@@ -29,12 +30,14 @@ from typing import Any, ClassVar, TypeVar, TypeVarTuple
 _Args = TypeVarTuple("_Args")
 _Result = TypeVar("_Result")
 _REAL_MONOTONIC = time.monotonic
+_REAL_TIME = time.time
 _GRACE = 0.001  # seconds: what was sent over loopback is there by then, on a busy machine, too
 _RECHECK = 0.02  # seconds until the conditions for waiting in real time are looked at again
 
 
 class _State:
     is_on = False
+    epoch = 0.0  # unix time when the clock that is forwarded was at 0
     clock: tuple[Callable[[], float], float] = (_REAL_MONOTONIC, 0.0)  # what moves it, and how far it is ahead of that
     running: ClassVar[dict[_ForwardingSelector, bool]] = {}  # of each loop that runs: whether it is the main thread's
     lock = threading.RLock()
@@ -43,6 +46,14 @@ class _State:
 def _monotonic() -> float:
     base, ahead = _State.clock
     return base() + ahead
+
+
+def _unix_time() -> float:
+    return _State.epoch + _monotonic() if _State.is_on else _REAL_TIME()
+
+
+def _unix_time_ns() -> int:
+    return int(_unix_time() * 1e9)
 
 
 def _move_clock(seconds: float) -> None:
@@ -175,14 +186,14 @@ class FastForwardPolicy(asyncio.DefaultEventLoopPolicy):
 
 def install_fast_forward() -> None:
     """Make every event loop of this process one that can forward its clock; none does before `forward_clock`."""
-    time.monotonic = _monotonic
+    time.monotonic, time.time, time.time_ns = _monotonic, _unix_time, _unix_time_ns
     asyncio.set_event_loop_policy(FastForwardPolicy())
 
 
 @contextmanager
 def forward_clock() -> Iterator[None]:
     """Forward the clock of event loops while nothing happens, until the end of the block."""
-    _State.is_on = True
+    _State.epoch, _State.is_on = _REAL_TIME() - _monotonic(), True
     try:
         yield
     finally:

@@ -28,7 +28,7 @@ from sparkctl.views.text.styled_text import to_ascii
 
 Driver = Pilot[tuple[str, ...]]
 PATIENCE = 60.0  # seconds: a test that passes never waits so long, however slow the machine
-_LOOK_SECONDS = 0.02  # between two looks; `Pilot.pause` would send a message to each widget every time
+_LOOK_SECONDS = 0.02, 0.05  # between the first looks, and between later ones: each reads the whole screen
 
 
 def build_panel_options(nodes: tuple[Node, ...], state: Path, **more: Any) -> PanelOptions:
@@ -104,12 +104,16 @@ async def wait_for_text(pilot: Driver, claim: str | Callable[[str], object], wit
 
 
 async def wait_until_true(pilot: Driver, claim: Callable[[], object], within: float = PATIENCE) -> None:
-    """Wait until a claim about anything else holds, and all that came with it is done."""
+    """Wait until a claim about anything else holds, and all that came with it is done.
+
+    `Pilot.pause` would send a message to each widget at every look.
+    """
+    waited = 0.0
     async with asyncio.timeout(within):
-        while True:
-            if claim():
-                break
-            await asyncio.sleep(_LOOK_SECONDS)
+        while not claim():
+            pause = _LOOK_SECONDS[waited > 1.0]
+            await asyncio.sleep(pause)
+            waited += pause
     if pilot.app.is_running:
         await pilot.pause(0)
 

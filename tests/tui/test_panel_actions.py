@@ -594,9 +594,8 @@ async def test_a_dialog_shows_what_to_answer_in_any_terminal(tmp_path: Path, mon
             for size in SMALL:
                 await pilot.resize_terminal(*size)
                 await pilot.pause(0.05)
-                shown = read_screen(pilot)
+                shown = await wait_for_text(pilot, answer if size[0] >= 40 else "")
                 assert shown.strip(), "never blank"
-                assert size[0] < 40 or answer in shown
             await pilot.resize_terminal(80, 24)
             await pilot.press("escape")
             await wait_for_text(pilot, "? help")

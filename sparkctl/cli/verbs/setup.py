@@ -268,7 +268,9 @@ def _parse_cable_timeout(ctx: click.Context, param: click.Parameter, value: str 
 
 
 @click.command(
-    "setup", cls=RequestCommand, short_help="Set up Docker's group, the drop right and the cable; or undo it."
+    "setup",
+    cls=RequestCommand,
+    short_help="Set up Docker's group, the right to drop the page cache, and the cable; or undo it.",
 )
 @click.argument("nodes", nargs=-1, metavar="[NODE]...", shell_complete=complete_nodes)
 @click.option("--dry-run", is_flag=True, help="Show what would change; change nothing.")

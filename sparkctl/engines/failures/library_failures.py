@@ -541,6 +541,39 @@ _CUDA_CALL_FAILURES = (
         weight=FailureWeight.LIKELY,
     ),
 )
+# By kind of a row in the table by which the kernel's own log is read: what each of its lines contains.
+_KERNEL_NEEDLES = {
+    "gpu-lost": ("fallen off the bus", "RmInitAdapter failed", "rm_init_adapter failed", "GPU is probably locked"),
+    "pcie": (": AER: ", ": PCIe Bus Error: "),
+    "network-card": ("mlx5_core ",),
+    "rdma-memory": ("mlx5_", "infiniband", "ib_umem", "ibv_reg_mr"),
+    "disk": ("nvme ", "(sct 0x", ", dev "),
+    "filesystem": ("EXT4-fs", "read-only", "readonly", "hutting down filesystem", "orruption"),
+    "wifi": ("mt79", "mt76"),
+    "hung-task": ("blocked for more than", "soft lockup", "hard LOCKUP", "rcu: "),
+    "kernel-fault": (
+        *(
+            "Internal error: ",
+            "SError Interrupt",
+            "Oops: ",
+            "Unable to handle kernel",
+            "Kernel panic - ",
+            "unable to handle",
+        ),
+        "kernel BUG at",
+    ),
+}
+_KERNEL_CAUSES = {
+    "gpu-lost": FailureCause.GPU_FAULT,
+    "network-card": FailureCause.NCCL,
+    "rdma-memory": FailureCause.NCCL,
+}
+# An oops names its driver in a later line.
+_KERNEL_WEIGHTS = {
+    "kernel-fault": FailureWeight.DEATH,
+    "hung-task": FailureWeight.DEATH,
+    "wifi": FailureWeight.CONCRETE,
+}
 GPU_FAULTS = (
     # What each number means stands in the table by which the kernel's own log is read.
     *(
@@ -554,6 +587,23 @@ GPU_FAULTS = (
             refine=_keep_remedy if row["severity"] == "problem" else None,
         )
         for number, row in load_kernel_table()["xids"].items()
+    ),
+    # So do the other rows of that table; what has rules of its own is left out.
+    *(
+        failure_rule(
+            row["pattern"],
+            _KERNEL_CAUSES.get(row["kind"], FailureCause.CRASHED),
+            f"The node's kernel reports: {row['meaning']}.",
+            row["remedy"],
+            needle=_KERNEL_NEEDLES[row["kind"]],
+            weight=_KERNEL_WEIGHTS.get(row["kind"], FailureWeight.LIKELY)
+            if row["severity"] == "problem"
+            else FailureWeight.LOST,
+            refine=_keep_remedy,
+            at_any_level=True,
+        )
+        for row in load_kernel_table()["rules"]
+        if row["kind"] in _KERNEL_NEEDLES and row["severity"] != "note"
     ),
     # A library's words for the same: the memory itself is at fault, and no other image or setting mends that.
     failure_rule(

@@ -85,8 +85,8 @@ def _check_omitted_flag(one: ProfileFlag, flag: EngineFlag) -> Iterator[LintMess
     shown = [alias for alias in flag.aliases if alias not in flag.hidden]
     off = next((alias for alias in shown if alias.startswith(("--no-", "--disable-"))), None)
     if off:
-        stays = "is on by default" if flag.default == "true" else "is then for the engine to decide"
-        message = f"false leaves the flag out, and it {stays}; to turn it off write {off.lstrip('-')}: true"
+        stays = "it is on by default" if flag.default == "true" else "the engine then decides"
+        message = f"false leaves the flag out, and {stays}; to turn it off write {off.lstrip('-')}: true"
         yield LintMessage(
             kind=LintRule.STAYS_ON,
             level=LintSeverity.WARNING,

@@ -62,7 +62,7 @@ def build_ignored_args_message(profile: Profile) -> LintMessage:
 def check_rank_count(profile: Profile, ranks: int, where: FieldPath) -> Iterator[LintMessage]:
     """Yield a warning if a model needs more GPUs than its Sparks have: one each."""
     if ranks > profile.nodes:
-        message = f"{ranks} ranks need as many GPUs; a Spark has one, and nodes is {profile.nodes}"
+        message = f"{ranks} ranks need {ranks} GPUs; each Spark has one, and nodes is {profile.nodes}"
         yield LintMessage(
             kind=LintRule.BAD_COMBINATION, level=LintSeverity.WARNING, where=where, message=message, on_key=False
         )

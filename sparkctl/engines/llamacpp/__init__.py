@@ -33,7 +33,14 @@ from sparkctl.engines.llamacpp.failures import (
 from sparkctl.engines.log_rules import LogRules, loading_signal
 from sparkctl.engines.metrics_parser import parse_leading_number
 from sparkctl.engines.traps import build_trap_rules
-from sparkctl.model.engine_metrics import EngineFact, EngineFactName, EngineMetrics, StatsLine, StatsLineKind
+from sparkctl.model.engine_metrics import (
+    NO_GPU_PATH,
+    EngineFact,
+    EngineFactName,
+    EngineMetrics,
+    StatsLine,
+    StatsLineKind,
+)
 from sparkctl.model.phase import Phase, Step
 
 if TYPE_CHECKING:
@@ -140,7 +147,7 @@ def parse_facts(line: str) -> tuple[EngineFact, ...]:
         value = "all layers on the GPU" if on_gpu else f"{found['done']} of {found['all']} layers on the GPU"
         return (EngineFact(EngineFactName.QUANTIZATION_PATH, value, is_fallback=not on_gpu),)
     if line.startswith(_NO_GPU_TEXT):
-        return (EngineFact(EngineFactName.QUANTIZATION_PATH, "CPU", is_fallback=True),)
+        return (EngineFact(EngineFactName.QUANTIZATION_PATH, NO_GPU_PATH, is_fallback=True),)
     if found := _FLASH_ATTENTION.match(line):
         return parse_flash_attention(found["found"] or found["said"] or found["newer"])
     start = next((one for one in _FACT_STARTS if line.startswith(one)), None)

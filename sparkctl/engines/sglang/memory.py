@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from sparkctl.engines.lint.flag_combinations import MAX_MEMORY_SHARE
 from sparkctl.engines.memory_estimate import (
     AvailableMemory,
     DraftWorkspace,
@@ -43,12 +44,12 @@ def build_memory_rule(subject: EstimateInput, total: int) -> MemoryRule:
         return _estimate_with_workspace(subject, room, at)
 
     if not drafts_with_model_head(subject) or subject.workspace is DraftWorkspace.NOT_TAKEN:
-        return MemoryRule(rule=estimate_by_fraction, field=MEMORY_FRACTION_FIELD, share=share)
+        return MemoryRule(rule=estimate_by_fraction, field=MEMORY_FRACTION_FIELD, share=share, safe=MAX_MEMORY_SHARE)
     is_of_those = subject.version[:3] == _WORKSPACE_FIRST_VERSION
     if subject.workspace is DraftWorkspace.TAKEN or (
         is_of_those and all(words.has_flag(flag) for flag in _SPECULATIVE_SIZE_FLAGS)
     ):
-        return MemoryRule(rule=estimate_with_workspace, field=MEMORY_FRACTION_FIELD, share=share)
+        return MemoryRule(rule=estimate_with_workspace, field=MEMORY_FRACTION_FIELD, share=share, safe=MAX_MEMORY_SHARE)
     doubt = None
     if is_of_those:
         name = (words.get_value("speculative-algorithm", "speculative-algo") or "").upper()
@@ -60,6 +61,7 @@ def build_memory_rule(subject: EstimateInput, total: int) -> MemoryRule:
         rule=estimate_by_fraction,
         field=MEMORY_FRACTION_FIELD,
         share=share,
+        safe=MAX_MEMORY_SHARE,
         doubt=None if doubt is None else (estimate_with_workspace, doubt),
     )
 
@@ -139,9 +141,9 @@ def _estimate_by_fraction(subject: EstimateInput, room: AvailableMemory, at: flo
     )
     is_known = all(one.size is not None for one in models)
     pool = (
-        estimate_kv_remainder("of it KV cache", share - size, subject)
+        estimate_kv_remainder("of which KV cache", share - size, subject)
         if is_known
-        else EstimatePart(name="of it KV cache", size=None, obtained=EstimateSource.FLAGS, words="", within=True)
+        else EstimatePart(name="of which KV cache", size=None, obtained=EstimateSource.FLAGS, words="", within=True)
     )
     lacking = max(0, size - share + 1) if is_known else 0
     cautions = [] if is_own or lacking else _list_reserve_cautions(subject, before - share)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from sparkctl.engines.base import FailureWeight
+from sparkctl.engines.base import FailureWeight, suspect_drafts
 from sparkctl.engines.failures import COMMON_CAUSES, CRASH_FAILURES
 from sparkctl.engines.failures.memory_failures import cuda_memory_rules
 from sparkctl.engines.log_rules import EXCEPTION_PREFIX, MatchGroups, failure_rule
@@ -39,7 +39,8 @@ MEMORY_FAILURES = (
         r"GPU memory utilization \((?P<share>[\d.]+), (?P<want>[\d.]+) GiB\)",
         FailureCause.STARTUP_MEMORY_CHECK,
         "{free} of {total} GiB were free at the start, and a share of {share} needs {want} GiB.",
-        f"Stop what else holds memory on the node and drop the page caches, or lower {MEMORY_UTILIZATION_FIELD}[ to {{fits}}].",
+        "Stop what else holds memory on the node (also an engine core that an earlier start left there: sparkctl doctor finds it) and drop "
+        f"the page caches, or lower {MEMORY_UTILIZATION_FIELD}[ to {{fits}}].",
         needle="is less than desired",
         on=MEMORY_UTILIZATION_FIELD,
         fatal=True,
@@ -144,10 +145,19 @@ _ARGUMENT_FAILURES = (
         fatal=True,
     ),
     failure_rule(
+        r"^(?:[\w.]+: )?KeyError: '(?P<id>(?:chat)?cmpl-[\w-]{1,80})'$",
+        FailureCause.ENGINE_BUG,
+        "The engine lost track of a request ({id}) and ended.",
+        "A fault of this version, seen with several requests at once: take a newer or an older image.",
+        needle="cmpl-",
+        weight=FailureWeight.LIKELY,
+        refine=suspect_drafts,
+    ),
+    failure_rule(
         rf"{EXCEPTION_PREFIX}Unsupported speculative method: '(?P<method>[^']*)'",
         FailureCause.BAD_VALUE,
-        "This model cannot be run with the speculative method {method}.",
-        f"Correct or remove {_SPECULATION_FIELD}.",
+        "This image does not know the speculative method {method}, or not for this model.",
+        f"Take a newer image; or start without drafts: remove {_SPECULATION_FIELD}.",
         needle="Unsupported speculative method",
         on=_SPECULATION_FIELD,
         fatal=True,
@@ -329,6 +339,10 @@ _VALIDATION_FAILURES = (
         weight=FailureWeight.DYING,
     ),
 )
+_SILENT_WORKER_REMEDY = (
+    "If there is none: dmesg -T on the node tells of the GPU (Xid) and of memory that ran out; drafts and a kernel that hangs are the other "
+    "suspects (start without drafts, or with args.enforce-eager)."
+)
 _KERNEL_LOG_REMEDY = (
     f"Most often the machine ran out of memory: look at dmesg -T | grep -i oom on the node. {_LOWER_SHARE_REMEDY}"
 )
@@ -359,18 +373,16 @@ _EXIT_FAILURES = (
     failure_rule(
         rf"{EXCEPTION_PREFIX}.*RPC call to (?P<call>\w+) timed out|^RPC call to (?P<other>\w+) timed out",
         FailureCause.WEDGED,
-        "The engine's worker did not answer[ ({call})][ ({other})].",
-        f"On a node that is short of memory it hangs: {_LOWER_SHARE_REMEDY}",
+        "The engine's worker did not answer[ ({call})][ ({other})], and this line does not say why.",
+        f"The first error above it says why, or the log of another rank. {_SILENT_WORKER_REMEDY}",
         needle="RPC call to",
-        on=MEMORY_UTILIZATION_FIELD,
         weight=FailureWeight.DEATH,
-        change=ChangeDirection.LOWER,
     ),
     failure_rule(
         r"^Engine iteration timed out\b|^(?:[\w.]+: )?Execution of the model timed out after (?P<seconds>[\d.]{1,10}) ?s",
         FailureCause.WEDGED,
         "A step of the engine did not end in time[ ({seconds} s)], and the engine gave up.",
-        f"On a node that is short of memory it hangs: {_LOWER_SHARE_REMEDY} With several ranks, look at the other ones' logs and at the link.",
+        f"With several ranks, look at the other ones' logs and at the link between the nodes. {_SILENT_WORKER_REMEDY}",
         needle=("Engine iteration timed out", "of the model timed out after "),
         fatal=True,
         weight=FailureWeight.DEATH,
@@ -425,7 +437,8 @@ _EXIT_FAILURES = (
         r"|^Got fatal signal from worker processes",
         FailureCause.WORKER_LOST,  # any line that names a reason has more weight
         "The engine core ended, and no line says why.",
-        f"A killed process leaves no message. {_KERNEL_LOG_REMEDY}",
+        "The first error above says why: look for it, and show it the whole log if this is an excerpt. If there is none, the process was "
+        "killed, as the kernel does for memory: dmesg -T | grep -i oom on the node.",
         needle=(
             "core initialization failed",
             "loop is not running",

@@ -56,6 +56,7 @@ def build_memory_rule(subject: EstimateInput, _total: int) -> MemoryRule:
         field=MEMORY_UTILIZATION_FIELD,
         share=share,
         most=DFLASH_MEMORY_SHARE if _read_speculative_method(subject) == "dflash" else 1.0,
+        safe=MAX_MEMORY_SHARE,
     )
 
 

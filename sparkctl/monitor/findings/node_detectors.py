@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Sequence
 
 from sparkctl.model.container import ContainerState
-from sparkctl.model.engine_metrics import EngineFact, EngineFactName
+from sparkctl.model.engine_metrics import NO_GPU_PATH, EngineFact, EngineFactName
 from sparkctl.model.finding import Finding, FindingEvidence, FindingKind, Severity, sort_by_severity
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.phase import Phase
@@ -276,8 +276,19 @@ _MARLIN_REMEDY = (
 )
 
 
+_NO_GPU_REMEDY = (
+    "the GPU is not in the container: set container.gpus: all, take an image that is built with CUDA, and see that nvidia-smi works on the "
+    "node (after a driver update, restart it)"
+)
+_ALL_LAYERS_REMEDY = "leave args.gpu-layers out, or set 99: layers on the CPU save no memory on a Spark"
+
+
 def suggest_for_slow_path(fact: EngineFact) -> str:
     """Return what to do about a fallback."""
+    if fact.value == NO_GPU_PATH:
+        return _NO_GPU_REMEDY
+    if "layers on the GPU" in fact.value:
+        return _ALL_LAYERS_REMEDY
     return _MARLIN_REMEDY if "Marlin" in fact.value else _NATIVE_KERNEL_REMEDY
 
 
@@ -286,7 +297,8 @@ def detect_slow_path(instances: Sequence[InstanceView]) -> list[Finding]:
     return [
         Finding(
             FindingKind.SLOW_PATH, Severity.NOTE, one.node,
-            f"{one.name} uses a fallback, {fact.value}, instead of the GPU's native arithmetic",
+            f"{one.name} runs on the CPU: it finds no GPU" if fact.value == NO_GPU_PATH
+            else f"{one.name} uses a fallback, {fact.value}, instead of the GPU's native arithmetic",
             remedy=suggest_for_slow_path(fact),
             instance=one.name, evidence=(FindingEvidence(fact.name.value, fact.value, origin="log"),),
         )

@@ -239,4 +239,8 @@ def _format_size(size: float) -> str:
 
 def _describe_shortage(now: MeminfoReading, bound: int, rate: float | None, to_zero: float | None) -> str:
     text = f"{_format_size(now.available)} are available, under {_format_size(bound)}"
-    return text if rate is None or to_zero is None or to_zero > 60 else f"{text}, and last {to_zero:.1f} s at this rate"
+    return (
+        text
+        if rate is None or to_zero is None or to_zero > 60
+        else f"{text}; at this rate they are gone in {to_zero:.1f} s"
+    )

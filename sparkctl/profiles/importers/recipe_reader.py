@@ -189,6 +189,17 @@ class RecipeReader:
 
         ``more``: flags that this tool has beyond sparkrun's.
         """
+        if others := ", ".join(
+            key for key, value in self.data.items() if key.startswith("command_") and scalar_text(value)
+        ):
+            self.ledger.add_remark(
+                f"The recipe has no command, but {others}: this profile is none of them, it is made from the recipe's defaults. "
+                "What they start differs; name one of them command: and import it again."
+                if command is None
+                else f"This profile is the recipe's command. Its other starts ({others}) differ: for one of them, name it command: and "
+                "import it again.",
+                "command",
+            )
         if command is not None:
             filled = self.fill_placeholders(command.strip(), self.placeholder_values)
             self._report_command(filled)

@@ -208,13 +208,6 @@ def _read_launch(recipe: RecipeReader, defined: Mapping[str, str]) -> None:
     )
     recipe.take_image(engine, image)
     recipe.take_command(command, engine)
-    commands = [key for key in data if key.startswith("command_") and scalar_text(data[key])]
-    if command is None and commands:
-        ledger.add_remark(
-            f"The recipe has no command, but {', '.join(commands)}: this profile is none of them, it is made from the "
-            "recipe's defaults. What they start differs; name one of them command: and import it again.",
-            "command",
-        )
     _append_served_name(recipe, command, engine)
 
 

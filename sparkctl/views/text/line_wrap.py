@@ -98,16 +98,16 @@ def _break_text(text: str, width: int, hang: int | None) -> Iterator[_Line]:
     """Yield the lines of a text; a word or a command that is wider than a line stays whole."""
     own = len(text) - len(text.lstrip(" "))
     hang = min(own + 2 if hang is None else hang, width // 2)
-    line, used, filled = _Line(0, 0, 0), 0, False
+    indent = start = end = used = 0
     for piece in _PIECE_PATTERN.finditer(text):
-        gap, wide = piece.start() - line.end, measure_text(piece[0])
+        gap, wide = piece.start() - end, measure_text(piece[0])
         fits_nowhere = wide > width and " " not in piece[0]
-        if filled and gap and not fits_nowhere and used + gap + wide > width:
-            yield line
+        if end and gap and not fits_nowhere and used + gap + wide > width:
+            yield _Line(indent, start, end)
             indent = hang if " " in piece[0] else min(hang, width - wide)
-            line, used, gap = _Line(indent, piece.start(), piece.start()), indent, 0
-        line, used, filled = replace(line, end=piece.end()), used + gap + wide, True
-    yield line
+            start, used, gap = piece.start(), indent, 0
+        end, used = piece.end(), used + gap + wide
+    yield _Line(indent, start, end)
 
 
 def _break_long_line(text: str, line: _Line, width: int) -> Iterator[_Line]:

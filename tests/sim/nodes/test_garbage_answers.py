@@ -52,7 +52,7 @@ SEEDS = int(
 
 
 def _list_cells() -> list[tuple[str, tuple[str, ...], int]]:
-    """Return a part, ways to spoil it that are tried at once, and a seed, for each test."""
+    """Return a part, ways to spoil it, and a seed, for each test."""
     if not SEEDS:
         return [(part, kinds, 0) for part, kinds in USUAL.items()]
     kinds = tuple(garbage_server.SPOILS)
@@ -111,18 +111,10 @@ def list_read_commands(
 
 
 async def collect_answers(ctx: CommandContext, nodes: list[Node], tmp_path: Path) -> dict[str, Any]:
-    """Ask everything at once; what is raised is an answer too. What took too long for so much at once is asked again alone."""
+    """Ask everything at once; what is raised is an answer too."""
     asked = list_read_commands(ctx, nodes, tmp_path)
     answers = await asyncio.gather(*(ask() for ask in asked.values()), return_exceptions=True)
-    found = dict(zip(asked, answers, strict=True))
-    for name in ("status", "top", "guard"):
-        answer = found[name]
-        if isinstance(answer, tuple) and answer[1].state is NodeState.STARVED:
-            found[name] = await asked[name]()
-    endpoints = found["endpoints"]
-    if isinstance(endpoints, tuple) and all(one.node != GOOD for one in endpoints[0]):  # it is among the failures
-        found["endpoints"] = await asked["endpoints"]()
-    return found
+    return dict(zip(asked, answers, strict=True))
 
 
 @pytest.fixture(autouse=True)
@@ -139,7 +131,8 @@ def test_every_way_to_spoil_an_answer_is_tried() -> None:
 
 @pytest.mark.parametrize(("part", "kinds", "seed"), _list_cells())
 async def test_garbage_costs_one_node(part: str, kinds: Sequence[str], seed: int, tmp_path: Path) -> None:
-    await asyncio.gather(*(_ask_everything(part, kind, seed, tmp_path / kind) for kind in kinds))
+    for kind in kinds:  # in turn: `endpoints` gives up on an engine after 3 s, which all of them at once compute for
+        await _ask_everything(part, kind, seed, tmp_path / kind)
 
 
 async def _ask_everything(part: str, kind: str, seed: int, place: Path) -> None:
@@ -188,9 +181,8 @@ _LIMIT = 10.0  # seconds; who waits that long for a better answer has not stumbl
 @pytest.mark.parametrize("part", tuple(USUAL))
 @pytest.mark.parametrize("seed", range(SEEDS or 1))
 async def test_garbage_ends_what_changes_a_node_with_a_sentence(part: str, seed: int, tmp_path: Path) -> None:
-    await asyncio.gather(
-        *(_change_everything(part, kind, seed, tmp_path / kind) for kind in (WRONG_TYPES if SEEDS else WRONG_TYPES[:2]))
-    )
+    for kind in WRONG_TYPES if SEEDS else WRONG_TYPES[:2]:
+        await _change_everything(part, kind, seed, tmp_path / kind)
 
 
 async def _change_everything(part: str, kind: str, seed: int, place: Path) -> None:

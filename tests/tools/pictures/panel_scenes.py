@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import math
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -157,13 +158,16 @@ def read_screen_text(pilot: Driver) -> str:
 
 
 async def enact_scene(pilot: Driver, scene: Scene) -> None:
-    """Wait until the recording is played, press the keys, and wait until the picture is whole and rests."""
+    """Go to the end of the recording, press the keys, and wait until the picture is whole and rests."""
     there = pilot.app
     assert isinstance(there, PanelApp)
     moment = cut_recording(scene)[-1].ts
     now = ""
     try:
         async with asyncio.timeout(PATIENCE):
+            while there.controller is None or (player := there.controller.player) is None:
+                await pilot.pause(0.02)
+            player.seek(math.inf)  # played, it would be painted all the way
             while there.displayed_time() != moment:
                 await pilot.pause(0.02)
             there.repaint_unless_frozen()

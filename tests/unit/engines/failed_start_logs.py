@@ -461,7 +461,7 @@ VLLM = (
     EngineDeath(
         FailureCause.WEDGED,
         "TimeoutError: RPC call to sample_tokens timed out.",
-        "args.gpu-memory-utilization",
+        None,
         says="sample_tokens",
     ),
     EngineDeath(

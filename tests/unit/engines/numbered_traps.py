@@ -79,6 +79,46 @@ LOG_TRAPS = (
         "",
     ),
     LogTrap(
+        8,
+        "INFO:     Application startup complete.\nTimeoutError: RPC call to sample_tokens timed out.",
+        "wedged",
+        "first error above",
+    ),
+    LogTrap(
+        8,
+        "vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue.",
+        "worker-lost",
+        "first error above",
+    ),
+    LogTrap(
+        28, f"{VLLM_SERVES}{RAISED}KeyError: 'cmpl-1234'", "engine-bug", "drafts (mtp), and that is the first suspect"
+    ),
+    LogTrap(
+        13,
+        f"{VLLM_DRAFTS}{RAISED}ValueError: To serve at least one request with the models's max seq len (131072), (12.00 GiB KV cache is "
+        "needed, which is larger than the available KV cache memory (8.10 GiB).",
+        "kv-cache-too-small",
+        "The drafts (mtp) take a part of the memory",
+        "",
+    ),
+    LogTrap(71, f"{RAISED}NotImplementedError: Unsupported speculative method: 'mtp'", "bad-value", "newer image"),
+    LogTrap(
+        123,
+        f"{RAISED}ValueError: Free memory on device cuda:0 (12.3/121.69 GiB) on startup is less than desired GPU memory utilization "
+        "(0.85, 103.4 GiB). Decrease GPU memory utilization or reduce GPU memory used by other processes.",
+        "startup-memory-check",
+        "engine core that an earlier start left",
+        "",
+    ),
+    LogTrap(
+        118,
+        "INFO 11-20 10:00:00 [api_server.py:1896] vLLM API server version 0.24.0\n"
+        + "".join(f"INFO 11-20 10:0{n}:00 [shm_broadcast.py:501] {STANDS}\n" for n in range(2, 8)),
+        "wedged",
+        "before you stop it",
+        "down, and up",
+    ),
+    LogTrap(
         9,
         f"{VLLM_SERVES}{RAISED}torch.AcceleratorError: CUDA error: device-side assert triggered",
         "gpu-fault",

@@ -117,6 +117,38 @@ DEATHS = [
         "should be JSON",
     ),
     ("AssertionError: Unsupported cuda arch sm121", FailureCause.KERNEL_UNSUPPORTED, "image", "sm121"),
+    # The kernel's own log, as dmesg and the journal print it.
+    (
+        "[  100.0] mlx5_core 0000:01:00.0: mlx5_cmd_out_err:808:(pid 1): CREATE_MKEY(0x200) op_mod(0x0) failed, err(-12)",
+        FailureCause.NCCL,
+        None,
+        "RDMA could not register memory",
+    ),
+    (
+        "[  101.0] nvme nvme0: I/O tag 12 (100c) opcode 0x2 (I/O Cmd) QID 3 timeout, aborting req_op:READ(0) size:131072",
+        FailureCause.CRASHED,
+        None,
+        "the drive nvme0 did not answer",
+    ),
+    (
+        "[  102.0] Unable to handle kernel NULL pointer dereference at virtual address 0010\n"
+        "[  102.1] pc : mt7925_mac_add_txs+0x1c/0x80 [mt7925_common]",
+        FailureCause.CRASHED,
+        None,
+        "Wi-Fi driver (mt7925) crashed",
+    ),
+    (
+        "Nov 28 08:20:34 spark-1 kernel: mlx5_core 0000:41:00.1: temp_warn:170:(pid 0): High temperature on sensors with bit set 0 1",
+        FailureCause.NCCL,
+        None,
+        "0000:41:00.1 is too hot",
+    ),
+    (
+        "[ 9.1] NVRM: krcWatchdog_IMPL: RC watchdog: GPU is probably locked!  Notify Timeout Seconds: 7",
+        FailureCause.GPU_FAULT,
+        None,
+        "watchdog",
+    ),
     # A directory's name (jit/) says nothing; what is asserted does.
     (
         "RuntimeError: Failed: Assertion error /w/deepgemm-src/csrc/apis/../jit/device_runtime.hpp:60 'arch_major == 9 or arch_major == 10'",

@@ -325,7 +325,7 @@ def test_small_holders_are_named_after_the_remedy_and_other_causes_have_none(
 ) -> None:
     found = start_verdict.build_exit_verdict(plan, read(OOM), make_ended_container(container, 1))
     verdict = verdict_builder.add_memory_holders(found, make_holders(("voice", 5, True)), 120 * GIB)
-    assert verdict.remedy == f"{found.remedy} What also holds memory there can stop: sparkctl down voice."
+    assert verdict.remedy == f"{found.remedy} You can also stop what else holds memory there: sparkctl down voice."
     assert verdict.edit == found.edit
     assert verdict_builder.add_memory_holders(found, (), 120 * GIB) == found
     other = replace(found, cause=FailureCause.UNKNOWN_FLAG)

@@ -78,7 +78,7 @@ def lint_profile_text(tmp_path: Path, text: str) -> list[str]:
             "warning[memory-share]: --free_gpu_memory_fraction 0.9: the KV",
         ),
         ("trtllm", "kv_cache_free_gpu_memory_fraction: 0.7", None),
-        ("trtllm", "tp_size: 2", "8:12: warning[bad-combination]: 2 ranks need as many GPUs"),
+        ("trtllm", "tp_size: 2", "8:12: warning[bad-combination]: 2 ranks need 2 GPUs"),
     ],
 )
 def test_a_flag_is_judged(tmp_path: Path, engine: str, args: str, expected: str | None) -> None:

@@ -233,6 +233,13 @@ def test_vllms_own_check_is_of_all_memory_and_sglangs_share_of_what_is_available
     )
 
 
+def test_a_share_that_the_check_calls_unsafe_is_not_proposed() -> None:
+    one = replace(SPARK, available=int(0.945 * TOTAL))
+    refused = fit_vllm(0.95, one)
+    assert refused.answer is FitOutcome.SHORT
+    assert refused.largest == FieldChange("args.gpu-memory-utilization", "0.85")
+
+
 def test_weights_that_do_not_go_into_the_share_want_a_larger_one() -> None:
     small = fit_vllm(0.1)
     assert small.answer is FitOutcome.SHORT

@@ -177,7 +177,7 @@ def get_only_line(lines: list[str]) -> str:
         (
             "vllm",
             "enable-prefix-caching: false",
-            "it is then for the engine to decide; to turn it off write no-enable-prefix-caching: true",
+            "the engine then decides; to turn it off write no-enable-prefix-caching: true",
         ),
         (
             "vllm",
@@ -188,7 +188,7 @@ def get_only_line(lines: list[str]) -> str:
         (
             "sglang",
             "tp-size: 2",
-            "8:12: warning[bad-combination]: 2 ranks need as many GPUs; a Spark has one, and nodes is 1",
+            "8:12: warning[bad-combination]: 2 ranks need 2 GPUs; each Spark has one, and nodes is 1",
         ),
         ("sglang", "context-length: 262144", "8:19: info[long-context]: --context-length `262144`"),
         (

@@ -418,8 +418,13 @@ def test_a_recipe_for_more_sparks_than_a_profile_has_says_so() -> None:
 
 def test_a_recipe_with_commands_of_other_names_says_that_the_start_differs() -> None:
     """After a community recipe, qwen-38-27b-nvfp4-sglang: command_mtp, command_dspark, and no command."""
-    text = (
-        'recipe_version: "2"\nname: q\nmodel: a/b\nruntime: sglang\ncontainer: x/sglang:0.5.12\n'
-        "command_mtp: sglang serve --model-path /models/b --speculative-algorithm NEXTN\n"
-    )
-    assert any("but command_mtp" in remark.text for remark in import_recipe(text).imported.ledger.remarks)
+    version = {"sparkrun": 'recipe_version: "2"\nruntime: sglang\n', "eugr": 'recipe_version: "1"\n'}
+    for kind, head in version.items():
+        text = (
+            f"{head}name: q\nmodel: a/b\ncontainer: x/sglang:0.5.12\n"
+            "command_mtp: sglang serve --model-path /models/b --speculative-algorithm NEXTN\n"
+        )
+        (said,) = [one.text for one in import_recipe(text).imported.ledger.remarks if "command_mtp" in one.text]
+        assert "but command_mtp: this profile is none of them" in said, kind
+        beside = import_recipe(f"{text}command: sglang serve --model-path /models/b\n").imported.ledger.remarks
+        assert [one.text for one in beside if "Its other starts (command_mtp) differ" in one.text], kind
