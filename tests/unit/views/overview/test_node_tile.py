@@ -576,6 +576,23 @@ def test_where_there_is_room_more_of_what_happened_is_seen() -> None:
     assert sum("a line of a log" in line for line in lines) >= sum("event " in line for line in lines) > 6
 
 
+def test_each_spark_has_its_share_of_the_log_and_what_is_wrong_comes_before_it() -> None:
+    lines = (
+        RecentLogLine(NODE, "q", "rare"),
+        *(RecentLogLine(NodeName("loud"), "q", f"often {at}") for at in range(40)),
+    )
+    scene = OverviewScreenModel(glances=(make_tile(READY), make_tile(READY)), chosen=0, lines=lines)
+    told = "\n".join(map(join_text, render_overview(scene, 120, 38).rows))
+    assert "│ rare" in told
+    assert "│ often 39" in told
+    wrong = tuple(replace(one, remedy="mend it") for one in list_findings_of("spark1", *[Severity.WARNING] * 3))
+    healthy = make_tile(READY)
+    sick = replace(scene, glances=(replace(healthy, view=replace(healthy.view, findings=wrong)), healthy))
+    told = "\n".join(map(join_text, render_overview(sick, 200, 58).rows))
+    assert told.count("do: mend it") == 3
+    assert "│ often 39" in told
+
+
 @pytest.mark.parametrize("count", [1, 2, 3, 4])
 def test_tiles_stand_beside_each_other_where_there_is_room(count: int) -> None:
     scene = OverviewScreenModel(glances=tuple(make_tile(READY) for _ in range(count)))
