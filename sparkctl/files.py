@@ -61,6 +61,11 @@ def user_profiles_dir() -> Path:
     return config_dir() / "profiles"
 
 
+def is_demo() -> bool:
+    """Tell whether the Sparks are the simulated ones of `sparkctl demo`, which sets that directory."""
+    return read_only_profiles_dir() is not None
+
+
 def read_only_profiles_dir() -> Path | None:
     """Return the directory of profiles that are only read: ``$SPARKCTL_PROFILES_BENEATH``, set by the demo."""
     return _read_absolute_path("SPARKCTL_PROFILES_BENEATH")

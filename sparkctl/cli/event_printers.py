@@ -344,8 +344,9 @@ class TextPrinter:
                 self._print_line(event.node or "", TextStyle.ATTENTION, get_state_symbol(Phase.UNKNOWN), words)
             stderr.print_message(is_trouble=True)
             for line in format_verdict(event.verdict):
-                stderr.print_message(line, _VERDICT_INDENT if line.startswith(" ") else 0, is_trouble=True)
-            stderr.print_message(f"  more    sparkctl help {event.verdict.cause}", _VERDICT_INDENT)
+                hang = _VERDICT_INDENT if line.startswith(" ") else 0
+                stderr.print_message(_paint_verdict_line(line), hang, is_trouble=True)
+            stderr.print_message(_paint_verdict_line(f"  more    sparkctl help {event.verdict.cause}"), _VERDICT_INDENT)
         if event.message and event.outcome in (Outcome.DONE, Outcome.READY, Outcome.DETACHED, Outcome.PLANNED):
             for line in sanitize_lines(event.message):
                 stderr.print_message(line)
@@ -356,7 +357,7 @@ class TextPrinter:
                 event.node, f"{event.instance}: {unguarded}", f"sparkctl guard status --node {event.node}"
             )
         if event.log and event.outcome in (Outcome.FAILED, Outcome.TIMED_OUT):
-            stderr.print_message(f"  log     {event.log}", _VERDICT_INDENT, is_trouble=True)
+            stderr.print_message(_paint_verdict_line(f"  log     {event.log}"), _VERDICT_INDENT, is_trouble=True)
             for _, path in event.more_logs:  # the path names its Spark
                 stderr.print_message(f"          {path}", _VERDICT_INDENT, is_trouble=True)
         if event.outcome is Outcome.READY and not self._has_tunnel:
@@ -394,6 +395,15 @@ class TextPrinter:
         stderr.print_message((Span(f"{node}  "), Span(mark, tone), Span(f" {words}")), measure_text(node) + 4)
         if self.live.on:
             self._update_live_line()
+
+
+def _paint_verdict_line(line: str) -> TextRow:
+    """Return a line of a verdict in colour: what happened bold, the label of each line below it dim, a command accented."""
+    if not line.startswith(" "):
+        return (Span(line, TextStyle.STRONG),)
+    label, rest = line[:_VERDICT_INDENT], line[_VERDICT_INDENT:]
+    is_command = rest.startswith("sparkctl ") and label.strip() in ("again", "more")
+    return (Span(label, TextStyle.LABEL), Span(rest, TextStyle.ACCENT if is_command else TextStyle.PLAIN))
 
 
 def _format_usual_duration(event: PhaseChanged) -> str:

@@ -132,6 +132,10 @@ class ActionId(StrEnum):
     MEND = "mend"
     FURTHER = "further"
     NEARER = "nearer"
+    PAGE_DOWN = "page-down"
+    PAGE_UP = "page-up"
+    HALF_PAGE_DOWN = "half-page-down"
+    HALF_PAGE_UP = "half-page-up"
     QUIT = "quit"
     QUIT_AT_ONCE = "quit-at-once"
     FREE = "free"
@@ -322,6 +326,7 @@ _BENCH_SCREEN = frozenset((BENCH,))
 _NODE_SCREENS = frozenset((OVERVIEW, PROFILES, SWITCH, NODE))  # screens where a profile or a node is selected
 _SWITCH_SCREEN = frozenset((SWITCH,))
 _SCROLLING_SCREENS = frozenset((SWITCH, INSTANCE))  # screens that scroll where they are longer than the terminal
+_PAGED_SCREENS = _READING_SCREENS | _SCROLLING_SCREENS | {NODE}
 _INSTANCE_SCREEN = frozenset((INSTANCE,))
 _LOG_SCREEN = frozenset((LOGS,))
 
@@ -438,6 +443,11 @@ ACTIONS: tuple[Action, ...] = (
     Action(id=ActionId.FURTHER, keys=("pagedown",), short="further", title="scroll down",
            on=_READING_SCREENS | _SCROLLING_SCREENS),
     Action(id=ActionId.NEARER, keys=("pageup",), short="nearer", title="scroll up", on=_READING_SCREENS | _SCROLLING_SCREENS),
+    Action(id=ActionId.PAGE_DOWN, keys=("ctrl+f",), short="page down", title="a page further in the list, or down", on=_PAGED_SCREENS),
+    Action(id=ActionId.PAGE_UP, keys=("ctrl+b",), short="page up", title="a page back in the list, or up", on=_PAGED_SCREENS),
+    Action(id=ActionId.HALF_PAGE_DOWN, keys=("ctrl+d",), short="half down", title="half a page further in the list, or down",
+           on=_PAGED_SCREENS),
+    Action(id=ActionId.HALF_PAGE_UP, keys=("ctrl+u",), short="half up", title="half a page back in the list, or up", on=_PAGED_SCREENS),
     Action(id=ActionId.PAUSE, keys=("space",), short="pause", title="pause the display; on overview, node, instance, and a recording anywhere",
            footer=16),
     Action(id=ActionId.FASTER, keys=("+",), short="faster", title="read the Sparks more often", why_not=why.reason_recording),
@@ -557,9 +567,9 @@ def list_enabled_actions(
 def _list_enabled_actions(
     screens: frozenset[str], readonly: bool, keys: tuple[tuple[str, tuple[str, ...]], ...]
 ) -> tuple[Action, ...]:
-    own = dict(keys)
+    assigned = assign_keys(keys)
     return tuple(
-        _with_keys(one, own.get(one.id))
+        replace(one, keys=assigned[one.id])
         for one in ACTIONS
         if has_screens(one, screens) and not (one.changes and readonly)
     )
@@ -581,12 +591,6 @@ def _share_a_screen(one: Action, other: Action) -> bool:
     return not one.on or not other.on or bool(one.on & other.on)
 
 
-def _with_keys(one: Action, keys: tuple[str, ...] | None) -> Action:
-    if keys is None:
-        return one
-    return replace(one, keys=keys)
-
-
 def list_available_actions(actions: Sequence[Action], context: ActionContext) -> tuple[Action, ...]:
     """Return the actions that can be done now."""
     return tuple(one for one in actions if one.why_not(context) is None)
@@ -605,13 +609,27 @@ def list_footer_actions(actions: Sequence[Action]) -> tuple[Action, ...]:
     )
 
 
+_YIELDING_ACTIONS = (ActionId.PAGE_DOWN, ActionId.PAGE_UP, ActionId.HALF_PAGE_DOWN, ActionId.HALF_PAGE_UP)
+
+
+def assign_keys(own: Iterable[tuple[str, tuple[str, ...]]]) -> dict[ActionId, tuple[str, ...]]:
+    """Return the keys of all actions with the operator's ``own``, which take theirs from the actions that scroll by pages."""
+    changed = dict(own)
+    taken = {parse_key(key) for keys in changed.values() for key in keys}
+    return {
+        one.id: changed.get(one.id)
+        or tuple(key for key in one.keys if one.id not in _YIELDING_ACTIONS or parse_key(key) not in taken)
+        for one in ACTIONS
+    }
+
+
 def find_key_conflicts(own: Iterable[tuple[str, tuple[str, ...]]]) -> tuple[tuple[str, str, str], ...]:
     """Return (key, action, other action) for each key with two actions on one screen."""
-    changed = dict(own)
+    assigned = assign_keys(own)
     taken: dict[str, list[Action]] = {}
     found = []
     for one in ACTIONS:
-        for key in changed.get(one.id, one.keys):
+        for key in assigned[one.id]:
             there = taken.setdefault(parse_key(key), [])
             found += [(key, str(other.id), str(one.id)) for other in there if _share_a_screen(one, other)][:1]
             there.append(one)

@@ -89,23 +89,51 @@ class MetricsPage:
         return MetricsPage(tuple(first.values()))
 
 
+_SAMPLE_PATTERN = re.compile(
+    r"""([a-zA-Z_:][\w:]*+)[ \t]*+(?:\{((?:[^"}]++|"(?:[^"\\]++|\\.)*+")*+)\})?+[ \t]*+(\S++)(?:[ \t]++-?\d++)?+[ \t\r]*+"""
+)
+_LABEL_PATTERN = re.compile(r"""[ \t]*+([a-zA-Z_]\w*+)[ \t]*+=[ \t]*+"((?:[^"\\]++|\\.)*+)"[ \t]*+(?:,|$)""")
+_ESCAPE_PATTERN = re.compile(r"\\(.)")
+
+
 def parse_metrics_page(text: str, wanted: Iterable[str]) -> MetricsPage:
     """Return the wanted series of a page. Raises MetricsUnreadable for text that is not Prometheus' format."""
-    from prometheus_client.parser import text_string_to_metric_families
-
     names = frozenset(wanted)
-    # The parser is thorough and slow, and most of a page is help texts and other series.
-    lines = [line for line in text.split("\n") if _read_series_name(line) in names]
-    try:
-        families = list(text_string_to_metric_families("\n".join([*lines, ""])))
-    except (ValueError, IndexError, KeyError) as broken:
-        raise MetricsUnreadable(
-            f"The engine's /metrics cannot be read: {truncate_text(sanitize_line(str(broken)), 200)}",
-            "Look at it yourself: curl -s http://HOST:PORT/metrics | head; an engine in the middle of a stop cuts it short.",
-        ) from broken
-    # Nothing that an engine counts is below zero: such a value is not known.
-    samples = (each for family in families for each in family.samples if 0 <= each.value < math.inf)
-    return MetricsPage(tuple(MetricSample(each.name, each.labels, each.value) for each in samples))
+    samples = []
+    for line in text.split("\n"):
+        if _read_series_name(line) in names:
+            try:
+                sample = _parse_sample(line)
+            except ValueError as broken:
+                raise MetricsUnreadable(
+                    f"The engine's /metrics cannot be read: {truncate_text(sanitize_line(str(broken)), 200)}",
+                    "Look at it yourself: curl -s http://HOST:PORT/metrics | head; an engine in the middle of a stop cuts it short.",
+                ) from broken
+            if 0 <= sample.value < math.inf:  # nothing that an engine counts is below zero: such a value is not known
+                samples.append(sample)
+    return MetricsPage(tuple(samples))
+
+
+def _parse_sample(line: str) -> MetricSample:
+    """Return a line's sample. Raises ValueError."""
+    found = _SAMPLE_PATTERN.fullmatch(line)
+    if found is None:
+        raise ValueError(f"not a sample: {line}")
+    name, inside, value = found.groups()
+    if "_" in value:
+        raise ValueError(f"not a number: {value}")
+    labels, at = {}, 0
+    while inside and at < len(inside.rstrip()):
+        label = _LABEL_PATTERN.match(inside, at)
+        if label is None:
+            raise ValueError(f"not a label: {inside[at:]}")
+        labels[label[1]] = _ESCAPE_PATTERN.sub(_replace_escape, label[2]) if "\\" in label[2] else label[2]
+        at = label.end()
+    return MetricSample(name, labels, int(value) if value.isdecimal() else float(value))
+
+
+def _replace_escape(found: re.Match[str]) -> str:
+    return {"n": "\n", "\\": "\\", '"': '"'}.get(found[1], found[0])
 
 
 def _read_series_name(line: str) -> str:

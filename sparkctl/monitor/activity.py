@@ -285,6 +285,7 @@ class Jobs:
             self._start_warnings |= {(name, job.instance): tuple(job.warnings) for name in started.nodes}
 
 
+QUEUED_WORDS = "starts once that has ended"  # in the notice of a start that waits for another operation
 _MAX_NOTICES = 3
 _PASSING_SECONDS = 60.0  # seconds for which good news or a hint without an instance is shown
 _GONE_PHASES = (Phase.STOPPING, Phase.STOPPED, Phase.FAILED)

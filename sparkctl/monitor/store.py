@@ -43,6 +43,7 @@ from sparkctl.model.switch_plan import SwitchJournalStatus
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.units import format_clock, format_size
 from sparkctl.monitor.activity import (
+    QUEUED_WORDS,
     JobEnded,
     Jobs,
     JobStarted,
@@ -306,6 +307,8 @@ class Store:
                 ended = self.jobs.running.get(event.job) if isinstance(event, JobEnded) else None
                 if ended is not None and ended.started.verb == "tunnel":
                     self._drop_tunnel_notices(ended.started.words[1])
+                if ended is not None and ended.started.verb == "up":
+                    self._drop_queue_notice(ended.started.words[1])
                 self.jobs.apply_event(event, job)
             case _:
                 return self._follow_commands(event, job)
@@ -315,6 +318,10 @@ class Store:
         """Drop what was said of the tunnel to an instance: it has another state now, or is gone."""
         for words in (f"tunnel to {sanitize_line(instance)} is ", f"tunnel to {sanitize_line(instance)}: "):
             self.notices.drop_naming(words)
+
+    def _drop_queue_notice(self, instance: str) -> None:
+        """Drop what was said of a start that waited: it waits no longer."""
+        self.notices.drop_naming(f"{sanitize_line(instance)} {QUEUED_WORDS}")
 
     def _follow_commands(self, event: Event, job: int | None) -> bool:
         """Apply an event of a command or of the monitoring; return whether it changed the activity."""
@@ -332,6 +339,7 @@ class Store:
             case PhaseChanged():
                 self._start_results.pop((event.node, event.instance), None)
                 if event.phase is Phase.CREATING:
+                    self._drop_queue_notice(event.instance)
                     self.log_lines.forget_instance(event.node, event.instance)
             case CommandEnded():
                 is_news |= self._forget_pull(event)

@@ -144,6 +144,13 @@ def find_engine_secrets(profile: Profile, environ: Mapping[str, str]) -> tuple[s
     return tuple(sorted(found - {""}))
 
 
+def list_unset_secrets(profile: Profile, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the names of the secrets that ``env`` and ``args`` take from variables that are not set."""
+    found = (match for text in _iter_reference_texts(profile) for match in REFERENCE_PATTERN.finditer(text))
+    names = (match["name"] for match in found if match["name"] is not None and not match["default"])
+    return tuple(dict.fromkeys(name for name in names if is_secret_name(name) and not environ.get(name)))
+
+
 def _iter_reference_texts(profile: Profile) -> Iterator[str]:
     yield from (text for _, text in profile.env)
     for _, value in profile.args:

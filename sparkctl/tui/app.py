@@ -16,7 +16,7 @@ from textual import events
 from textual.binding import BindingType
 from textual.screen import Screen
 
-from sparkctl.commands.actions import ACTIONS, DOCTOR, SWITCH, ActionId, parse_key
+from sparkctl.commands.actions import DOCTOR, SWITCH, ActionId, assign_keys, parse_key
 from sparkctl.errors import SparkctlError
 from sparkctl.tui.command_dispatcher import CommandDispatcher
 from sparkctl.tui.global_actions import perform_global_action
@@ -208,8 +208,8 @@ class PanelApp(Panel):
         self.controller.supervisor.follow_nodes(config.nodes)
 
     def _map_keys(self) -> None:
-        own = {str(one.id): one.keys for one in ACTIONS} | dict(self.setup.keys)
-        self.set_keymap({name: ",".join(map(parse_key, keys)) for name, keys in own.items() if keys})
+        keymap = assign_keys(self.setup.keys)
+        self.set_keymap({str(one): ",".join(map(parse_key, keys)) or f"none-{one}" for one, keys in keymap.items()})
 
     def refresh_css(self, animate: bool = True) -> None:
         """Apply the theme's colours. Before the first screen there is nothing to style anew, and all rules come again."""

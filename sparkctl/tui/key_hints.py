@@ -108,6 +108,7 @@ def press_hint_key(app: App[Any], hint: str, x: int) -> bool:
 _SELECTION_ROLES = (ActionRole.TAKE, ActionRole.KILL)
 _MOVING_ACTIONS = frozenset(
     (ActionId.LOWER, ActionId.UPPER, ActionId.FIRST, ActionId.LAST, ActionId.FURTHER, ActionId.NEARER, ActionId.NEXT,
+     ActionId.PAGE_DOWN, ActionId.PAGE_UP, ActionId.HALF_PAGE_DOWN, ActionId.HALF_PAGE_UP,
      ActionId.PREVIOUS, ActionId.BACK, ActionId.QUIT, ActionId.VIEW_OVERVIEW, ActionId.VIEW_INSTANCE)
 )  # fmt: skip
 _HELP_GROUPS = ("this screen", "move", "everywhere")

@@ -14,9 +14,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from rich.segment import Segment
 from textual.app import App
-from textual.color import Color
 from textual.filter import LineFilter
 from textual.reactive import Reactive
 from textual.screen import ModalScreen, Screen
@@ -39,7 +37,7 @@ from sparkctl.model.text.sanitize import sanitize_lines
 from sparkctl.tui.key_hints import format_key
 from sparkctl.tui.key_queue import KeyQueue
 from sparkctl.tui.panel_options import AVAILABLE_SCREENS, SCREENS, PanelOptions
-from sparkctl.views.text.styled_text import to_ascii
+from sparkctl.tui.text_surface import AsciiFilter
 
 if TYPE_CHECKING:
     from rich.style import Style
@@ -135,15 +133,6 @@ class Dispatcher(Protocol):
     def open_profile_picker(self) -> None: ...
     def show_profile_picker(self, offers: Sequence[ProfileOffer], title: str) -> None: ...
     def open_command_line(self) -> None: ...
-
-
-class AsciiFilter(LineFilter):
-    """Paints every widget in ASCII, of equal width, for a terminal that has nothing else."""
-
-    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
-        """Return the segments of a line in ASCII."""
-        del background
-        return [Segment(to_ascii(text), style, control) for text, style, control in segments]
 
 
 _ASCII_FILTER = AsciiFilter()

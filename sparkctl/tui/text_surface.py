@@ -7,11 +7,22 @@ from collections.abc import Mapping, Sequence
 
 from rich.segment import Segment
 from rich.style import Style
+from textual.color import Color
+from textual.filter import LineFilter
 from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
 
-from sparkctl.views.text.styled_text import TextRow, TextStyle, join_text, measure_row, measure_text
+from sparkctl.views.text.styled_text import TextRow, TextStyle, join_text, measure_row, measure_text, to_ascii
+
+
+class AsciiFilter(LineFilter):
+    """Paints every widget in ASCII, of equal width, for a terminal that has nothing else."""
+
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
+        """Return the segments of a line in ASCII."""
+        del background
+        return [Segment(to_ascii(text), style, control) for text, style, control in segments]
 
 
 class TextSurface(Widget, can_focus=False):
@@ -27,7 +38,8 @@ class TextSurface(Widget, can_focus=False):
         super().__init__(id=id)
         self._tones = tones
         self._rows: Sequence[TextRow] = rows
-        self._base = Style.null()
+        self._base = self._blank = Style.null()  # without filters, and as they leave it
+        self._filters: Sequence[LineFilter] = ()
         self._styles: dict[TextStyle, Style] = {}  # on the background
         self._strips: dict[int, Strip] = {}  # the rows that were painted, as wide as ``_strip_columns``
         self._strip_columns = 0
@@ -61,16 +73,28 @@ class TextSurface(Widget, can_focus=False):
         base, wide = self.rich_style, self.size.width
         if base != self._base or not self._styles or wide != self._strip_columns:
             self._base, self._strip_columns = base, wide
-            self._styles = {tone: base + style for tone, style in self._tones.items()}
+            self._filters = self.get_line_filters()
+            background = self.background_colors[1]
+            styles = {tone: base + style for tone, style in self._tones.items()}
+            self._styles = {tone: self._filter_style(style, background) for tone, style in styles.items()}
+            self._blank = self._filter_style(base, background)
             self._strips.clear()
         strips = [self._strips.get(y) or self._keep_line(y) for y in crop.line_range]
         start, end = crop.column_span
         return strips if (start, end) == (0, wide) else [strip.crop(start, end) for strip in strips]
 
+    def _filter_style(self, style: Style, background: Color) -> Style:
+        """Return a style as Textual's filters leave it: once here, not for each segment of each line."""
+        segments = [Segment(" ", style)]
+        for each in self._filters:
+            segments = each.apply(segments, background)
+        return segments[0].style or style
+
     def _keep_line(self, y: int) -> Strip:
-        strip, background = self.render_line(y), self.background_colors[1]
-        for each in self.get_line_filters():
-            strip = strip.apply_filter(each, background)
+        strip = self.render_line(y)
+        for each in self._filters:
+            if isinstance(each, AsciiFilter):
+                strip = strip.apply_filter(each, self.background_colors[1])
         self._strips[y] = strip
         return strip
 
@@ -78,9 +102,9 @@ class TextSurface(Widget, can_focus=False):
         """Return one line, as wide as the widget."""
         wide, styles = self.size.width, self._styles
         if y >= len(self._rows):
-            return Strip.blank(wide, self._base)
+            return Strip.blank(wide, self._blank)
         strip = Strip([Segment(span.text, styles[span.tone]) for span in self._rows[y] if span.text])
-        return strip.adjust_cell_length(wide, self._base)
+        return strip.adjust_cell_length(wide, self._blank)
 
 
 _MIN_GAP_COLUMNS = 12  # equal cells between two changed ones; to go over fewer costs as much as to write them

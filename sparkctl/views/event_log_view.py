@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
 
 from sparkctl.model.events import (
     CachesDropped,
@@ -45,6 +46,9 @@ from sparkctl.views.text.styled_text import (
     sanitize_span,
     truncate_row,
 )
+
+if TYPE_CHECKING:
+    from sparkctl.history.model import OperationRecord
 
 _SUCCESS_OUTCOMES = (Outcome.READY, Outcome.DONE, Outcome.PLANNED, Outcome.DETACHED)
 _VERB_PAST_FORMS = {"up": "started", "down": "stopped"}
@@ -226,13 +230,37 @@ def describe_log_entry(one: EventLogEntry) -> tuple[str, TextStyle]:
 def render_event_log_entry(one: EventLogEntry, names: int, explained: Collection[tuple[NodeName, str]]) -> TextRow:
     """Return an entry as a row; ``names`` is the width of the node's name. ``explained``: the instances whose failure is explained
     on the same screen."""
-    when = format_time_of_day(one.when, has_seconds=True)
     words, tone = describe_log_entry(one)
     if isinstance(one.event, CommandEnded) and (one.node, one.event.instance) in explained:
         words = f"{one.event.instance}: failed after {format_clock(one.event.seconds)}"
+    return _render_row(format_time_of_day(one.when, has_seconds=True), one.node, names, sanitize_span(words, tone))
+
+
+def render_past_operation(one: OperationRecord, names: int) -> TextRow:
+    """Return what was done before the panel was opened as a row like those of the event log."""
+    from sparkctl.views.history_view import (
+        choose_outcome_style,
+        describe_duration,
+        describe_outcome,
+        describe_subject,
+        describe_verb,
+    )
+
+    took = describe_duration(one)
+    return _render_row(
+        time.strftime("%m-%d", time.localtime(one.began)),
+        ", ".join(one.nodes),
+        names,
+        sanitize_span(f"{describe_verb(one)} {describe_subject(one)}: ", TextStyle.LABEL),
+        sanitize_span(describe_outcome(one), choose_outcome_style(one)),
+        Span(f" after {took}" if took else "", TextStyle.LABEL),
+    )
+
+
+def _render_row(when: str, node: str, names: int, *words: Span) -> TextRow:
     return make_row(
         " ",
-        Span(f"{when}  ", TextStyle.UNIT),
-        sanitize_span(f"{pad_text(sanitize_line(one.node), names)}  ", TextStyle.LABEL),
-        sanitize_span(words, tone),
+        Span(f"{when:8}  ", TextStyle.UNIT),
+        sanitize_span(f"{pad_text(sanitize_line(node), names)}  ", TextStyle.LABEL),
+        *words,
     )

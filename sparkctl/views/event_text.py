@@ -118,8 +118,9 @@ def format_cache_drop(event: CachesDropped) -> str:
     """Return the effect of a page cache drop: free memory and page cache before and after, and available memory if it
     changed."""
     before, after = event.before, event.after
+    gained = round((after.free - before.free) / GIB, 1) or 0.0  # -0.0 is no loss
     line = (
-        f"caches dropped  {(after.free - before.free) / GIB:+.1f} GiB   free {_format_size_change(before.free, after.free)}   "
+        f"caches dropped  {gained:+.1f} GiB   free {_format_size_change(before.free, after.free)}   "
         f"page cache {_format_size_change(before.reclaimable, after.reclaimable)}"
     )
     if abs(after.available - before.available) > GIB:

@@ -28,7 +28,6 @@ from sparkctl.views.text.styled_text import (
     pad_text,
     sanitize_span,
     truncate_row,
-    truncate_text,
 )
 
 if TYPE_CHECKING:
@@ -166,7 +165,7 @@ def render_history(found: Sequence[OperationRecord], columns: int | None, *, has
     shown: list[TextRow] = []
     for row, why in zip(rows, ("", *(one.why for one in made)), strict=True):
         shown.append(truncate_row(row, columns, ""))
-        shown += [(Span(truncate_text(f"      {why}", columns), TextStyle.LABEL),)] if why else []
+        shown += [truncate_row((Span(f"      {why}", TextStyle.LABEL),), columns)] if why else []
     return shown
 
 

@@ -50,11 +50,12 @@ from sparkctl.views.overview.tile_rows import (
     build_machine_row,
     build_memory_groups,
     build_throughput_chart,
-    choose_chart_minutes,
+    choose_chart_seconds,
     describe_engine,
     describe_head,
     describe_rank,
     fill_series_gaps,
+    format_chart_span,
     make_label,
     render_acceptance,
     render_bandwidth,
@@ -204,7 +205,7 @@ def _render_columns(scene: InstanceScreenModel, columns: int, most: int | None) 
         )
     if curves:
         shown = drop_least_important(expand_charts(curves, top - 2), top - 2)
-        title = make_row(Span(f"last {choose_chart_minutes(scene.seen)} min", TextStyle.LABEL))
+        title = make_row(Span(f"last {format_chart_span(scene.seen)}", TextStyle.LABEL))
         rights = draw_frame(title, shown, right, top)
     else:
         rights = draw_frame(_PLAN_TITLE, _limit_rows(plan, top - 2), right, top)
@@ -368,7 +369,7 @@ def _build_live_charts(scene: InstanceScreenModel, space: DrawArea) -> list[RowB
     series = None if one is None else seen.drafting.get(one.container_id or "")
     if one is None or one.phase is not Phase.READY or series is None or not seen.is_known:
         return []
-    seconds = choose_chart_minutes(seen) * 60.0
+    seconds = float(choose_chart_seconds(seen))
     widths = space.split_chart_columns(2)
 
     def make_chart(

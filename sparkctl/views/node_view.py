@@ -11,7 +11,7 @@ from sparkctl.logs.search import FilterPattern
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.sample import CpuCluster, NodeProcess, Sample
 from sparkctl.model.text.sanitize import sanitize_line
-from sparkctl.model.text.units import GIB, format_gib
+from sparkctl.model.text.units import GIB, format_capacity
 from sparkctl.monitor.kernel_log import is_worth_a_line
 from sparkctl.monitor.sample_series import SeriesName
 from sparkctl.views.meter_view import CLOCK_LIMIT_REASONS, UNKNOWN
@@ -33,7 +33,7 @@ from sparkctl.views.overview.tile_rows import (
     build_memory_chart,
     build_memory_legend,
     build_rdma_chart,
-    choose_chart_minutes,
+    format_chart_span,
     make_label,
     read_series,
     render_gpus,
@@ -165,7 +165,7 @@ def render_node(scene: NodeScreenModel, columns: int, lines: int) -> ScrollPage:
             for one, other in zip(
                 draw_frame(_render_title(seen), shown, left, high),
                 draw_frame(
-                    make_row(Span(f"last {choose_chart_minutes(seen)} min", TextStyle.LABEL)),
+                    make_row(Span(f"last {format_chart_span(seen)}", TextStyle.LABEL)),
                     drop_least_important(expand_charts(curves, high - 2), high - 2),
                     columns - left,
                     high,
@@ -354,8 +354,8 @@ def _render_disks(sample: Sample, space: DrawArea) -> list[TextRow]:
         row = make_row(
             make_label("disk" if not at else ""),
             sanitize_span(pad_text(sanitize_line(one.path), wide), TextStyle.LABEL),
-            Span(f"  {format_gib(one.free):>11}", TextStyle.VALUE),
-            Span(f" free of {format_gib(one.total)}", TextStyle.UNIT),
+            Span(f"  {format_capacity(one.free):>11}", TextStyle.VALUE),
+            Span(f" free of {format_capacity(one.total)}", TextStyle.UNIT),
         )
         rows.append(truncate_row(row, space.columns))
     return rows

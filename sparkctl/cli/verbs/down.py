@@ -74,9 +74,7 @@ def down_command(
     if everything and instance:
         raise click.UsageError("either INSTANCE or --all, not both", ctx)
     if not everything and not instance:
-        if seen := read_instances():
-            lines = "\n".join(f"sparkctl down {name}" for name in seen)
-            raise InvalidInput("which instance? These ran when sparkctl last looked", f"{lines}\nsparkctl down --all")
+        _ask_for_instance("down", "sparkctl down --all")
         raise click.UsageError("name an instance, or use --all", ctx)
     if kill and grace is not None:
         raise click.UsageError("either --grace or --kill, not both", ctx)
@@ -97,16 +95,26 @@ def down_command(
     return PreparedVerb(request=requests[0], later=requests[1:])
 
 
+def _ask_for_instance(verb: str, *more: str) -> None:
+    """Raise `InvalidInput` with the command for each instance that ran when sparkctl last looked, if any did."""
+    if seen := read_instances():
+        lines = (*(f"sparkctl {verb} {name}" for name in seen), *more)
+        raise InvalidInput("which instance? These ran when sparkctl last looked", "\n".join(lines))
+
+
 @click.command(
     "restart", cls=RequestCommand, short_help="Stop an instance, and start its profile again on the same nodes."
 )
-@click.argument("instance", shell_complete=complete_instances)
+@click.argument("instance", required=False, metavar="INSTANCE", shell_complete=complete_instances)
 @node_option(many=True)
 @click.option(
     "--timeout", callback=parse_duration_option, metavar="TIME", help="Give up watching after this long, e.g. 20m."
 )
 @json_option
-def restart_command(instance: str, node: tuple[str, ...], timeout: float | None, as_json: bool) -> PreparedVerb:
+@click.pass_context
+def restart_command(
+    ctx: click.Context, instance: str | None, node: tuple[str, ...], timeout: float | None, as_json: bool
+) -> PreparedVerb:
     """Stop INSTANCE as `down` does, then start its profile on the same nodes as `up` does, with the same --set.
 
     \b
@@ -118,6 +126,9 @@ def restart_command(instance: str, node: tuple[str, ...], timeout: float | None,
     """
     from sparkctl.commands.restart_instance import RestartInstance
 
+    if instance is None:
+        _ask_for_instance("restart")
+        raise click.MissingParameter(ctx=ctx, param_hint="'INSTANCE'", param_type="argument")
     return PreparedVerb(
         request=RestartInstance(
             instance=instance,

@@ -11,6 +11,8 @@ import click
 
 from sparkctl.cli.help_formatter import fill_words, fit_example_lines
 
+_ABBREVIATION = re.compile(r"\boom\b")  # as engines and the demo's faults write it
+
 
 def _complete_subjects(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     return [one for one in (*_list_verbs(ctx), *_list_topics()) if one.startswith(incomplete)]
@@ -66,14 +68,16 @@ def help_command(ctx: click.Context, words: tuple[str, ...], as_man: bool) -> in
             )
     else:
         from sparkctl.cli.options import VERB_HINTS
-        from sparkctl.errors import InvalidInput, format_did_you_mean
+        from sparkctl.errors import InvalidInput, find_closest_match
+        from sparkctl.model.verdict import FailureCause
 
         subject = " ".join(words)
         if hint := VERB_HINTS.get(subject):
             raise InvalidInput(f"sparkctl has no command {subject}", hint)
-        known = (*_list_verbs(root), *_list_topics())
-        near = format_did_you_mean(subject, known, cutoff=0.7)
-        raise InvalidInput(f"there is no help about {subject!r}{near}", "sparkctl help")
+        known = (*_list_verbs(root), *_list_topics(), *FailureCause)
+        near = find_closest_match(_ABBREVIATION.sub("out-of-memory", subject), known, cutoff=0.7)
+        meant = f"; did you mean `{near}`?" if near else ""
+        raise InvalidInput(f"there is no help about {subject!r}{meant}", f"sparkctl help {near or ''}".rstrip())
     return 0
 
 
@@ -125,16 +129,20 @@ def _find_headings(words: str) -> list[tuple[str, str, list[str]]]:
 
 
 def _fit_terminal(lines: Sequence[str]) -> list[str]:
-    """Return lines of a page (Markdown) as they fit the terminal; in a pipe as they are."""
+    """Return lines of a page (Markdown) as text that fits the terminal, its headings bold; in a pipe as they are."""
     from sparkctl.cli import stdout
+    from sparkctl.views.text.styled_text import Span, TextStyle
 
-    columns = stdout.terminal_columns(sys.stdout)
-    return list(lines) if columns is None else format_page(lines, columns)
+    if (columns := stdout.terminal_columns(sys.stdout)) is None:
+        return list(lines)
+    headings = {_drop_marks(line.lstrip("# ")) for line in lines if line.startswith("#")}
+    found = format_page(lines, columns)
+    return [stdout.format_row((Span(one, TextStyle.STRONG),), sys.stdout) if one in headings else one for one in found]
 
 
 def format_page(lines: Sequence[str], columns: int) -> list[str]:
     """Return a page of the documentation as text no wider than ``columns``, as far as its words allow: paragraphs are filled
-    anew, examples stay, a table that is too wide becomes one cell below the other. Headings and code keep their marks."""
+    anew, examples stay, a table that is too wide becomes one cell below the other. Code keeps its marks; pictures are left out."""
     found: list[str] = []
     for kind, block in _split_blocks(lines):
         if kind == "```sh":
@@ -145,8 +153,9 @@ def format_page(lines: Sequence[str], columns: int) -> list[str]:
             found += _format_table(block, columns)
         else:
             mark = match[0] if (match := _ITEM.match(block[0])) else ""
-            text = " ".join([block[0][len(mark) :], *block[1:]])
-            found += _fill_text(_drop_marks(text), columns, mark, " " * len(mark)) or [""]
+            text = _drop_marks(" ".join([block[0][len(mark) :], *block[1:]]))
+            rows = _fill_text(text.lstrip("# ") if text.startswith("#") else text, columns, mark, " " * len(mark))
+            found += rows or ([""] if found and found[-1] else [])  # no second empty line where a picture was
     return found
 
 
@@ -204,7 +213,7 @@ def _format_table(rows: Sequence[str], columns: int) -> list[str]:
 
 
 def _drop_marks(text: str) -> str:
-    """Return a text without the marks of Markdown; headings and code keep theirs, a link its words; no pictures."""
+    """Return a text without the marks of Markdown; code keeps its own, a link its words; no pictures."""
     text = re.sub(r"!\[[^][]*\]\([^()]*\)", "", text)
     return re.sub(r"\[([^][]*)\]\([^()]*\)", r"\1", text).replace("**", "").replace("\\|", "|")
 

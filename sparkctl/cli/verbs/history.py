@@ -57,6 +57,8 @@ def history_command(
 
     The history is stored only on this machine and contains no secrets. Exit 2 if the file cannot be read.
     """
+    from sparkctl.errors import InvalidInput
+
     context = create_context(may_ask=False)
     words = words[1:] if words in (("list",), ("ls",)) else words
     if len(words) == 1 and words[0].isascii() and words[0].isdigit():
@@ -67,7 +69,7 @@ def history_command(
         ):
             raise click.UsageError(f"{idle} is an option of the list, not of `show`", ctx)
         if len(words) != 2 or not words[1].isascii() or not words[1].isdigit() or len(words[1]) > 18:
-            raise click.UsageError("show takes one number, from the first column of the list", ctx)
+            raise InvalidInput("show takes one number, from the first column of the list", "sparkctl history")
         return _print_operation(context.history, int(words[1]), as_json)
     if len(words) > 1:
         raise click.UsageError("name one profile, or: show ID", ctx)
@@ -113,7 +115,9 @@ def _print_operation(history: OperationHistory, number: int, as_json: bool) -> i
     one: OperationRecord | None = history.get_operation(number)
     _report_file_errors(history)
     if one is None:
-        raise InvalidInput(f"the history has no entry {number}", "sparkctl history")
+        numbers = sorted((each.id for each in history.list_operations(most=-1)), key=lambda each: abs(each - number))
+        near = "\n".join(f"sparkctl history {each}" for each in sorted(numbers[:2]))
+        raise InvalidInput(f"the history has no entry {number}", near or "sparkctl history")
     worked = history.find_last_good_start(one)
     changes = None if worked is None else diff_starts(worked, one)
     parts = history.list_switch_parts(one)
@@ -161,6 +165,8 @@ def _check_node_name(history: OperationHistory, node: str) -> None:
         known = set()
     known |= {name for one in history.list_operations(most=-1) for name in one.nodes}
     if known and node not in known:
+        if node.isascii() and node.isdigit():
+            raise InvalidInput(f"-n takes a node, and none is called {node}", f"sparkctl history --last {node}")
         raise InvalidInput(
             f"no node is called {node}, and the history has no entry for it{format_did_you_mean(node, known)}",
             "sparkctl history",

@@ -104,7 +104,7 @@ def guard_arm_command(
     foreign: tuple[str, ...],
     as_json: bool,
 ) -> PreparedVerb:
-    """Guard INSTANCE, or every running instance that sparkctl started.
+    """Guard INSTANCE, or without one every running instance that sparkctl started, for 24 hours or --for.
 
     \b
     sparkctl guard arm qwen36-vllm
@@ -116,9 +116,16 @@ def guard_arm_command(
     from sparkctl.commands.arm_guard import ArmGuard, arm_guard
     from sparkctl.model.launch_plan import DEFAULT_FLOOR_BYTES, GuardRule
 
-    rule = GuardRule(floor or DEFAULT_FLOOR_BYTES, 0, limit or _DAY_SECONDS)
+    rule_seconds = limit or _DAY_SECONDS
+    rule = GuardRule(floor or DEFAULT_FLOOR_BYTES, 0, rule_seconds)
     request = ArmGuard(select_configured_nodes(node), instance, foreign, rule)
-    return PreparedVerb(request=lambda ctx: arm_guard(ctx, request))
+    hours = f"{rule_seconds / 3600:g} h"
+    everything = (
+        f"guards every running instance that sparkctl started, for {hours}; only one: sparkctl guard arm INSTANCE"
+    )
+    return PreparedVerb(
+        request=lambda ctx: arm_guard(ctx, request), warnings=[] if instance or foreign or as_json else [everything]
+    )
 
 
 @guard_command.command("disarm", cls=RequestCommand)

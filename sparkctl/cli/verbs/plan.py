@@ -55,6 +55,7 @@ def plan_command(profile: str, node: tuple[str, ...], overrides: tuple[str, ...]
     """
     from sparkctl.cli.event_printers import EstimateJsonPrinter, EstimatePrinter
     from sparkctl.commands.start.check_fit import CheckFit
+    from sparkctl.profiles.env_references import list_unset_secrets
     from sparkctl.profiles.profile_library import ProfileLibrary
     from sparkctl.profiles.profile_lint import list_start_warnings
     from sparkctl.transport.hub_client import HubClient
@@ -69,13 +70,18 @@ def plan_command(profile: str, node: tuple[str, ...], overrides: tuple[str, ...]
     else:
         chosen, assumed = ProfileLibrary().load_profile(profile, overrides=overrides), None
     obstacle = next((one.message for one in list_start_warnings(chosen, ProfileLibrary()) if one.refused_flag), None)
+    unset = list_unset_secrets(chosen, os.environ)  # no calculation needs their values
+    environ = {**os.environ, **dict.fromkeys(unset, "unset")}
     nodes = select_rank_nodes(node, chosen) if chosen.nodes > 1 else select_configured_nodes(node)
     request = CheckFit(
-        profile=chosen, nodes=nodes, environ=os.environ, words=(profile, *format_overrides(overrides)),
+        profile=chosen, nodes=nodes, environ=environ, words=(profile, *format_overrides(overrides)),
         is_proposal=is_proposed, hub=HubClient(os.environ), known=list_nodes() if chosen.needs else (), names_nodes=bool(node),
     )  # fmt: skip
     return PreparedVerb(
         request=request,
+        warnings=[
+            f"{name} is not set: the calculation does not need it, `up` does (export {name}=...)" for name in unset
+        ],
         printer=lambda: EstimatePrinter(chosen, assumed, obstacle),
         json_printer=lambda: EstimateJsonPrinter(chosen, assumed),
     )

@@ -545,6 +545,7 @@ def check_command(files: tuple[str, ...], engine_version: str | None, fix: bool,
     from sparkctl.cli import stderr, stdout
     from sparkctl.engines.lint import LintSeverity
     from sparkctl.errors import ExitCode, InvalidInput
+    from sparkctl.model.text.sanitize import sanitize_line
     from sparkctl.profiles.field_types import normalize_version
     from sparkctl.profiles.profile_editor import fix_profile_file
     from sparkctl.profiles.profile_library import ProfileLibrary
@@ -569,7 +570,7 @@ def check_command(files: tuple[str, ...], engine_version: str | None, fix: bool,
     else:
         for one in fixed:
             stderr.print_message(f"fixed: {one}", 2)
-        stdout.print_sanitized_lines(line for name, found in checked for line in format_lint(name, found))
+        stdout.print_rows(sanitize_line(line) for name, found in checked for line in format_lint(name, found))
     return int(
         ExitCode.USAGE if any(found.list_by_level(LintSeverity.ERROR) for _, found in checked) else ExitCode.DONE
     )

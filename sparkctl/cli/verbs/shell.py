@@ -65,8 +65,11 @@ def shell_command(target: str, words: tuple[str, ...], node: str | None) -> int:
     known = load_config().nodes
     here = next((one for one in known if one.name == target), None)
     if here is not None:
+        if not words:
+            _refuse_in_demo(f"sparkctl status {target}", f"sparkctl top {target}")
         return run_program(build_ssh_command(here, os.environ, words))
     where, container = find_container(target, node, [one.name for one in known])
+    _refuse_in_demo(f"sparkctl status {target}", f"sparkctl logs {target}")
     return (
         _run_in_container(where, container, words) if words else run_program(build_container_command(where, container))
     )
@@ -122,7 +125,19 @@ def exec_command(node: str | None, instance: str, words: tuple[str, ...]) -> int
     if not words:
         example = f"sparkctl exec {instance} -- nvidia-smi; a shell: sparkctl shell {instance}"
         raise click.UsageError(f"name the command, as in {example}", click.get_current_context())
-    return _run_in_container(*find_container(instance, node), words)
+    where, container = find_container(instance, node)
+    _refuse_in_demo(f"sparkctl status {instance}", f"sparkctl logs {instance}")
+    return _run_in_container(where, container, words)
+
+
+def _refuse_in_demo(*ways: str) -> None:
+    """Raise `InvalidInput` where the Sparks are those of the demo."""
+    from sparkctl.files import is_demo
+
+    if is_demo():
+        raise InvalidInput(
+            "the demo's Sparks are simulated: there is no shell on them, nor in their containers", "\n".join(ways)
+        )
 
 
 def _run_in_container(node: Node, container: str, words: Sequence[str]) -> int:

@@ -18,6 +18,7 @@ from sparkctl.cli.options import (
     select_configured_nodes,
     select_rank_nodes,
 )
+from sparkctl.errors import InvalidInput
 
 
 @click.command(
@@ -72,7 +73,11 @@ def switch_command(
 
         return prepare_finish(way, node)
     if profile is None:
-        raise click.UsageError("name a profile, or use --continue or --abort", ctx)
+        raise InvalidInput(
+            "switch to which profile?",
+            "sparkctl switch PROFILE --node NODE        the profiles: sparkctl profiles list\n"
+            "sparkctl switch --continue                 finishes an interrupted switch; --abort undoes it",
+        )
     from sparkctl.cli.event_printers import SwitchPrinter
     from sparkctl.commands.switch.switch_request import SwitchInstance
     from sparkctl.engines import load_engine

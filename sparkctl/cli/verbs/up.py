@@ -56,7 +56,9 @@ if TYPE_CHECKING:
 @click.option("--pull", is_flag=True, help="Get the image and the model first where the node lacks them.")
 @accept_silently("--wait")
 @click.option(
-    "--queue", is_flag=True, help="If another command works on the node, wait until it has ended, then start."
+    "--queue",
+    is_flag=True,
+    help="If another command works on the node, wait until it has ended, then start. `down` ends the waiting.",
 )
 @click.option("--tunnel", is_flag=True, help="Once it is ready, keep its endpoint on localhost until Ctrl-C.")
 @click.option(

@@ -27,9 +27,6 @@ from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.secrets import is_secret_name
 
 VERSION = "0.4.0"  # of llama-benchy, where it is fetched for one use
-_INSTALL_HINT = (
-    "uv tool install llama-benchy\nsparkctl bench INSTANCE --by-domain        needs none: it measures by kind of text"
-)
 _BOOK = Path(__file__).parent / "book.txt"
 _BOOK_URL = "https://sparkctl.invalid/book.txt"  # it is never fetched: the file is in llama-benchy's cache before
 _LINE_LIMIT = 1 << 20
@@ -52,7 +49,13 @@ class LoadTarget:
     extra: tuple[tuple[str, str], ...] = ()
 
 
-def find_load_generator(own: str | None) -> tuple[str, ...]:
+def _suggest_install(instance: str) -> str:
+    """Return the ways to a load generator, one a line, and the measurement that needs none."""
+    ways = "\n".join(f"{way} install llama-benchy" for way in ("uv tool", "pipx", "pip"))
+    return f"{ways}\nsparkctl bench {instance} --by-domain        needs none: it measures by kind of text"
+
+
+def find_load_generator(own: str | None, instance: str = "INSTANCE") -> tuple[str, ...]:
     """Return the words that start llama-benchy: the owner's, that on PATH, else by uvx or pipx.
 
     Raises `InvalidInput` for a command that is not complete, `OperationRefused` with the line that installs it.
@@ -67,7 +70,7 @@ def find_load_generator(own: str | None) -> tuple[str, ...]:
             ) from wrong
         if words and shutil.which(words[0]):
             return words
-        raise OperationRefused(f"the load generator {own!r} is not there", _INSTALL_HINT)
+        raise OperationRefused(f"the load generator {own!r} is not there", _suggest_install(instance))
     beside = Path(sys.executable).parent / "llama-benchy"
     if found := shutil.which("llama-benchy") or (str(beside) if beside.exists() else None):
         return (found,)
@@ -75,7 +78,7 @@ def find_load_generator(own: str | None) -> tuple[str, ...]:
         return (found, f"llama-benchy=={VERSION}")
     if found := shutil.which("pipx"):
         return (found, "run", f"llama-benchy=={VERSION}")
-    raise OperationRefused("llama-benchy, which makes the load, is not on this machine", _INSTALL_HINT)
+    raise OperationRefused("llama-benchy, which makes the load, is not on this machine", _suggest_install(instance))
 
 
 async def describe_generator(words: Sequence[str]) -> str:

@@ -208,7 +208,7 @@ def run_bench(ctx: CommandContext, request: RunBench) -> AsyncGenerator[Event, N
 
     async def run_cells(ctx: CommandContext, emit: Emit) -> CommandEnded:
         began = ctx.clock.monotonic()
-        words = find_load_generator(request.generator)
+        words = find_load_generator(request.generator, request.instance)
         store, book = BenchStore(), hash_book(request.book)
         async with AsyncExitStack() as stack:
             interruptible = ctx.interrupt.run_interruptible
@@ -769,7 +769,7 @@ def run_benches(ctx: CommandContext, request: RunBenches) -> AsyncGenerator[Even
 
     async def run_series(emit: Emit) -> CommandEnded:
         for one in request.benches:
-            find_load_generator(one.generator)  # what is not there is told before anything starts
+            find_load_generator(one.generator, one.instance)  # what is not there is told before anything starts
         starts = request.starts or (None,) * len(request.benches)
         series = BenchSeries(
             ctx=ctx, emit=emit, pairs=tuple(zip(request.benches, starts, strict=True)), nodes=request.nodes,

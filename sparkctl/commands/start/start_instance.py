@@ -7,7 +7,7 @@ A model over several Sparks has one rank on each node (`rank_start`); a model on
 from __future__ import annotations
 
 import shlex
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 
@@ -26,7 +26,7 @@ from sparkctl.commands.start.start_preflight import (
 )
 from sparkctl.commands.start.start_request import StartInstance
 from sparkctl.commands.start.start_watch import collect_plan_secrets
-from sparkctl.commands.stop.pending_stops import withdraw_pending_stops
+from sparkctl.commands.stop.pending_stops import QueuedStartFiles, withdraw_pending_stops
 from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext, CommandInterrupted, NodeLock
 from sparkctl.errors import DockerError, ExitCode, NodeError, OperationRefused
@@ -52,6 +52,7 @@ from sparkctl.model.phase import Phase
 from sparkctl.model.profile import Profile
 from sparkctl.model.text.units import format_duration
 from sparkctl.model.verdict import ChangeDirection, FailureCause, Verdict
+from sparkctl.monitor.activity import QUEUED_WORDS
 from sparkctl.monitor.answer_check import (
     QUESTION_PROBES,
     CheckTarget,
@@ -91,6 +92,51 @@ def start_instance(ctx: CommandContext, request: StartInstance) -> AsyncGenerato
     return stream_start(ctx) if request.dry_run else record_operation(ctx, subject, stream_start)
 
 
+async def wait_for_turn(
+    ctx: CommandContext, request: StartInstance, emit: Emit, stack: AsyncExitStack,
+    prepare: Callable[[AsyncExitStack], Awaitable[CommandEnded | None]], nodes: Sequence[NodeName] = (),
+) -> CommandEnded | None:  # fmt: skip
+    """Return what ``prepare`` returns, with the locks that it takes on ``stack``.
+
+    With ``queue``, prepare again until no other operation works on the nodes; ``nodes``: other nodes than those of the request.
+    Raises `CommandInterrupted` if a stop of the instance is asked for meanwhile.
+    """
+    name = request.profile.name
+    async with AsyncExitStack() as waiting:
+        was_reported, marker = False, None
+        while True:
+            try:
+                async with AsyncExitStack() as taken:
+                    ended = await prepare(taken)
+                    await stack.enter_async_context(taken.pop_all())
+                    return ended
+            except (LockConflict, SwitchInProgress) as busy:
+                _refuse_unless_queued(request, busy)
+                if not was_reported:
+                    where = nodes or tuple(node.name for node in request.nodes)
+                    marker = waiting.enter_context(QueuedStartFiles(ctx.history.directory).save_start(name, where))
+                    words = f"{busy.message}. {name} {QUEUED_WORDS}; sparkctl down {name} ends the waiting"
+                    emit(WarningEmitted(ctx.clock.unix_time(), None, words))
+                    was_reported = True
+            await ctx.interrupt.run_interruptible(ctx.clock.sleep(_QUEUE_SECONDS), _describe_not_started(request))
+            if marker is not None and not marker.exists():
+                raise CommandInterrupted(f"{name} was not started: sparkctl down ended the waiting")
+
+
+def _refuse_unless_queued(request: StartInstance, busy: LockConflict | SwitchInProgress) -> None:
+    """Raise what refuses the start, unless it may wait for it. What was left unfinished does not end by itself."""
+    if request.is_of_switch or request.dry_run or (isinstance(busy, SwitchInProgress) and not busy.is_held):
+        raise busy
+    if not request.queue:
+        again = replace(request, queue=True).retry_command
+        busy.hint = f"start it once that has ended: {again}\n{busy.hint}"
+        raise busy
+
+
+def _describe_not_started(request: StartInstance) -> str:
+    return f"interrupted before {request.profile.name} was started"
+
+
 class _StartRun:
     """One run of the command. ``ranks`` are in the order of the request's nodes, the head's first."""
 
@@ -117,7 +163,9 @@ class _StartRun:
             sessions = [await open_session(stack, self.ctx, node, self.emit) for node in self.request.nodes]
             if not self.request.dry_run:
                 docker_client.preload_docker_sdk()
-            ended = await self._prepare_and_lock(stack, sessions)
+            ended = await wait_for_turn(
+                self.ctx, self.request, self.emit, stack, lambda taken: self._prepare_and_lock(taken, sessions)
+            )
             if ended is not None:
                 return ended
             for rank in self.ranks:
@@ -139,45 +187,19 @@ class _StartRun:
     @property
     def _not_started(self) -> str:
         """What is true of it at Ctrl-C, whatever the command that it is a step of has changed before."""
-        return f"interrupted before {self.request.profile.name} was started"
+        return _describe_not_started(self.request)
 
     # inspect and decide
 
-    async def _prepare_and_lock(self, stack: AsyncExitStack, sessions: Sequence[NodeSession]) -> CommandEnded | None:
-        """Prepare the start and take the locks; with ``queue``, again until no other operation works on the nodes."""
-        was_reported = False
-        while True:
-            try:
-                async with AsyncExitStack() as taken:
-                    ended = await self._prepare_start(sessions)
-                    if ended is None:
-                        # The same order for everyone: two starts over the same Sparks never wait for each other.
-                        for rank in sorted(self.ranks, key=lambda one: one.plan.node):
-                            self.locks[rank.plan.node] = await self._lock_node(taken, rank)
-                        await stack.enter_async_context(taken.pop_all())
-                    return ended
-            except (LockConflict, SwitchInProgress) as busy:
-                self._refuse_unless_queued(busy)
-                if not was_reported:
-                    ways = f"Ctrl-C, or in the panel :down {self.request.profile.name}, ends the waiting"
-                    words = f"{busy.message}. {self.request.profile.name} starts once that has ended; {ways}"
-                    self.emit(WarningEmitted(self.ctx.clock.unix_time(), None, words))
-                    was_reported = True
-            await self.ctx.interrupt.run_interruptible(self.ctx.clock.sleep(_QUEUE_SECONDS), self._not_started)
-            self.began = self.ctx.clock.monotonic()
-
-    def _refuse_unless_queued(self, busy: LockConflict | SwitchInProgress) -> None:
-        """Raise what refuses the start, unless it may wait for it. What was left unfinished does not end by itself."""
-        if (
-            self.request.is_of_switch
-            or self.request.dry_run
-            or (isinstance(busy, SwitchInProgress) and not busy.is_held)
-        ):
-            raise busy
-        if not self.request.queue:
-            again = replace(self.request, queue=True).retry_command
-            busy.hint = f"start it once that has ended: {again}\n{busy.hint}"
-            raise busy
+    async def _prepare_and_lock(self, taken: AsyncExitStack, sessions: Sequence[NodeSession]) -> CommandEnded | None:
+        """Prepare the start and take the locks."""
+        self.began = self.ctx.clock.monotonic()
+        ended = await self._prepare_start(sessions)
+        if ended is None:
+            # The same order for everyone: two starts over the same Sparks never wait for each other.
+            for rank in sorted(self.ranks, key=lambda one: one.plan.node):
+                self.locks[rank.plan.node] = await self._lock_node(taken, rank)
+        return ended
 
     async def _prepare_start(self, sessions: Sequence[NodeSession]) -> CommandEnded | None:
         """Inspect and decide without changing anything; return the end where there is nothing to start."""

@@ -11,7 +11,7 @@ from functools import partial
 
 from sparkctl.commands.event_stream import deduplicate_warnings, forward_events, open_session, stream_events
 from sparkctl.commands.node_lock import acquire_node_lock
-from sparkctl.commands.start.start_instance import start_instance
+from sparkctl.commands.start.start_instance import start_instance, wait_for_turn
 from sparkctl.commands.start.start_request import StartInstance
 from sparkctl.commands.stop.stop_instance import StopInstance, stop_instance
 from sparkctl.concurrency import gather_or_cancel
@@ -110,11 +110,15 @@ class _ChainRun:
                 return await self._check_everything(self._share(sessions, {}), emit, emit)
             docker_client.preload_docker_sdk()
             locks: dict[NodeName, NodeLock] = {}
-            # The same order for everyone: two starts over the same Sparks never wait for each other.
-            for name in sorted(nodes):
-                locks[name] = await self.ctx.interrupt.run_interruptible(
-                    self._lock_node(stack, sessions[name], emit), _UNCHANGED_MESSAGE
-                )
+
+            async def lock_nodes(taken: AsyncExitStack) -> None:
+                # The same order for everyone: two starts over the same Sparks never wait for each other.
+                for name in sorted(nodes):
+                    locks[name] = await self.ctx.interrupt.run_interruptible(
+                        self._lock_node(taken, sessions[name], emit), _UNCHANGED_MESSAGE
+                    )
+
+            await wait_for_turn(self.ctx, self.chain[-1], emit, stack, lock_nodes, tuple(nodes))
             own = self._share(sessions, locks)
             seen: list[Event] = []
             looked = await self._check_everything(own, emit, seen.append)

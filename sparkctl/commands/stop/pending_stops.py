@@ -3,15 +3,19 @@
 A pending stop names containers by id, or all ranks of one start: never an instance by name alone, because another may
 run under that name by then. The files belong to the operator (0600 in a 0700 directory), one for each node and
 instance. At the next contact each is finished or withdrawn, with a warning.
+
+And starts that wait (``up --queue``): each has such a file while it waits, and a stop deletes it.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 import time
-from collections.abc import Callable, Collection
-from contextlib import suppress
+import uuid
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -97,6 +101,63 @@ class PendingStopFiles:
     def _get_stop_file(self, stop: PendingStop) -> Path:
         digest = hashlib.sha256(f"{stop.node}\n{stop.instance}".encode()).hexdigest()[:24]
         return self._folder / f"{digest}.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueuedStart:
+    """A start that waits until no other operation works on its nodes. ``pid``: the process of this machine that waits."""
+
+    instance: str
+    nodes: tuple[NodeName, ...]
+    pid: int
+
+    @property
+    def is_waiting(self) -> bool:
+        """Tell whether its process still runs."""
+        try:
+            os.kill(self.pid, 0)
+        except ProcessLookupError:
+            return False
+        except OSError:
+            pass  # it runs as another user
+        return True
+
+
+class QueuedStartFiles:
+    """The files of starts that wait, below the state directory."""
+
+    def __init__(self, state: Path) -> None:
+        self._folder = state / "queued-starts"
+
+    @contextmanager
+    def save_start(self, instance: str, nodes: Collection[NodeName]) -> Iterator[Path | None]:
+        """Keep a file for a start of this process while it waits; None where that cannot be written. It is cancelled if the file
+        is gone."""
+        path = self._folder / f"{uuid.uuid4().hex}.json"
+        start = QueuedStart(instance=instance, nodes=tuple(nodes), pid=os.getpid())
+        try:
+            make_private_directory(self._folder)
+            write_private_file(path, json.dumps(to_json_data(start), ensure_ascii=False) + "\n")
+        except OSError:
+            yield None
+            return
+        try:
+            yield path
+        finally:
+            with suppress(OSError):
+                path.unlink(missing_ok=True)
+
+    def cancel_starts(self, instance: str | None, nodes: Collection[NodeName]) -> tuple[QueuedStart, ...]:
+        """Delete the files of this instance's starts (None: of all) on these nodes; return the starts that did wait."""
+        found = []
+        for path in self._folder.glob("*.json"):
+            one = load_state_file(path, QueuedStart)
+            if one is None or instance not in (None, one.instance) or not set(nodes) & set(one.nodes):
+                continue
+            with suppress(OSError):
+                path.unlink(missing_ok=True)
+                found += [one] if one.is_waiting else []
+        return tuple(found)
 
 
 _DEFAULT_GRACE_SECONDS = 30.0

@@ -15,7 +15,13 @@ from sparkctl.commands.event_stream import build_end_from_error, open_session, s
 from sparkctl.commands.history_writer import OperationSubject, record_operation
 from sparkctl.commands.node_lock import BorrowedNodeLock, HeldNodeLock, acquire_node_lock
 from sparkctl.commands.request import Preview, Request, list_flags
-from sparkctl.commands.stop.pending_stops import COMPLETING_COMMANDS, PendingStop, PendingStopFiles
+from sparkctl.commands.stop.pending_stops import (
+    COMPLETING_COMMANDS,
+    PendingStop,
+    PendingStopFiles,
+    QueuedStart,
+    QueuedStartFiles,
+)
 from sparkctl.commands.stop.stop_containers import StopResult, stop_containers
 from sparkctl.commands.stop.stop_impact import StopTarget, preview_stop
 from sparkctl.concurrency import gather_or_cancel
@@ -247,11 +253,15 @@ class _StopRun:
         self.unmatched: list[str] = []
         self.pending_stops = PendingStopFiles(ctx.history.directory)
         self.to_stop: list[RankContainer] = []
+        self.cancelled: tuple[QueuedStart, ...] = ()  # starts that waited
         self.asked: set[str] = set()  # ids of the containers that Docker was asked to stop
 
     async def run(self, emit: Emit) -> CommandEnded:
         """Inspect all nodes first, then stop everything in parallel. Ctrl-C tells what goes on without us."""
         self.emit = emit
+        if not self.request.dry_run and not self.request.alone:
+            files = QueuedStartFiles(self.ctx.history.directory)
+            self.cancelled = files.cancel_starts(self.request.instance, self.requested_names)
         try:
             return await self.ctx.interrupt.run_interruptible(self._run(), "")
         except CommandInterrupted:
@@ -535,8 +545,11 @@ class _StopRun:
             self._refuse_unknown_name()
         kept_names = [f"{sanitize_line(one.kept_name)} on {one.node}" for one in done if one.kept_name is not None]
         is_good = all(one.is_proved for one in done) and not self.unmatched and not kept_names
-        lines: list[str] = []
-        if not done:
+        lines = [
+            f"{one.instance} waited to start on {_join_node_names(one.nodes)}: it is not started"
+            for one in self.cancelled
+        ]
+        if not done and not lines:
             what = f"{instance} is not running" if instance else "nothing started by sparkctl is running"
             lines.append(f"{what} on {' or '.join(self.requested_names)}; nothing to stop")
         if self.request.frees:

@@ -118,11 +118,9 @@ async def remove_new_containers(transaction: SwitchTransaction) -> str | None:
         stopped = await remove_container(transaction, node, one)
         logs += [stopped.log] if stopped.log else []
         kept += [f"{sanitize_line(stopped.kept_name)} on {node}"] if stopped.kept_name is not None else []
-    log_text = f"; log: {' '.join(logs)}" if logs else ""
     left = f"{' and '.join(kept)} stayed: the log could not be saved completely" if kept else None
-    transaction.report_step(
-        SwitchStep.UNDOING, (left or f"nothing of {transaction.journal.instance} is left") + log_text
-    )
+    for proof in (left or f"nothing of {transaction.journal.instance} is left", *(f"log: {path}" for path in logs)):
+        transaction.report_step(SwitchStep.UNDOING, proof)
     return left
 
 

@@ -17,10 +17,11 @@ from sparkctl.model.node import NodeName
 from sparkctl.model.profile import Profile
 from sparkctl.model.switch_plan import NodeSwitchPlan, SwitchConflict, SwitchContainer, SwitchPlan
 from sparkctl.model.text.sanitize import sanitize_line
-from sparkctl.model.text.units import format_gib
+from sparkctl.model.text.units import GIB, format_gib
 from sparkctl.monitor.ranks import InstanceContainers, RankContainer, choose_needs_to_stop, group_by_instance
 
 _MAX_EXHAUSTIVE_INSTANCES = 8  # of more instances only each one alone, and the largest together, are tried
+_TIGHT_BYTES = 5 * GIB  # of room to spare; an estimate is seldom better than that
 _TRANSIENT_STATES = (ContainerState.REMOVING, ContainerState.UNKNOWN)
 
 
@@ -359,6 +360,10 @@ def _add_fit_cautions(draft: _PlanBuilder, site: NodeInventory, coming: Incoming
     if fit.answer is FitOutcome.UNKNOWN:
         why, more = fit.cautions[:1], fit.cautions[1:]
         draft.cautions += [sanitize_line(": ".join((fit.summary_sentence, *why))), *_explain_unknown_fit(draft, site)]
+    if not fit.is_refused and fit.margin is not None and (fit.is_tight or fit.margin < _TIGHT_BYTES):
+        name = sanitize_line(coming.plan.instance)
+        spare = format_gib(max(0, fit.margin))
+        draft.cautions.append(f"{site.node}: tight: {name} fits with {spare} to spare, and may run out of memory")
     draft.cautions.extend(f"{site.node}: {sanitize_line(one)}" for one in more)
 
 

@@ -41,6 +41,11 @@ def format_gib(count: int | None) -> str:
     return "—" if count is None else f"{count / GIB:.1f} GiB"
 
 
+def format_capacity(count: int | None) -> str:
+    """Return ``98.4 GiB`` below a TiB, ``2.2 TiB`` from there on, or an em dash where it is not known: for a disk."""
+    return format_gib(count) if count is None or count < 1024 * GIB else f"{count / GIB / 1024:.1f} TiB"
+
+
 def format_size(count: int) -> str:
     """Return ``778 MiB`` below a GiB, ``1.5 GiB`` from there on: for what may be small."""
     return f"{count / MIB:.0f} MiB" if count < GIB else format_gib(count)

@@ -118,7 +118,10 @@ class LogScrollView(ScrollView, can_focus=True):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("k", "scroll_up", "up", id="log.up", show=False),
         Binding("j", "scroll_down", "down", id="log.down", show=False),
-        Binding("space", "page_down", "page down", id="log.page_down", show=False),
+        Binding("space,ctrl+f", "page_down", "page down", id="log.page_down", show=False),
+        Binding("ctrl+b", "page_up", "page up", id="log.page_up", show=False),
+        Binding("ctrl+d", "half_page(1)", "half a page down", id="log.half_page_down", show=False),
+        Binding("ctrl+u", "half_page(-1)", "half a page up", id="log.half_page_up", show=False),
         Binding("g", "scroll_home", "first line", id="log.home", show=False),
         Binding("G", "scroll_end", "last line", id="log.end", show=False),
     ]
@@ -324,6 +327,10 @@ class LogScrollView(ScrollView, can_focus=True):
     def action_page_down(self) -> None:
         """Scroll down by a screen less a row."""
         self._move_rows(max(1, self.position.layout.height - 1))
+
+    def action_half_page(self, way: int) -> None:
+        """Scroll down by half a screen, up where ``way`` is negative."""
+        self._move_rows(way * max(1, self.position.layout.height // 2))
 
     def action_scroll_home(self) -> None:
         """Scroll to the first line in the buffer."""

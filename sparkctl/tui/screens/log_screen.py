@@ -116,6 +116,7 @@ def describe_clock_skew(store: Store, shown: Sequence[LogSource]) -> str | None:
 
 _MAX_STATUS_ROWS = 3
 _EXCLUDED_ACTIONS = (ActionId.PAUSE,)  # space turns a page here
+_SEARCH_ACTIONS = (ActionId.LOG_FIND, ActionId.LOG_NEXT, ActionId.LOG_PREVIOUS)
 
 
 class _LogBody(Vertical):
@@ -163,8 +164,11 @@ class LogScreen(PanelScreen):
 
     @property
     def actions(self) -> tuple[Action, ...]:
-        """The actions of this screen."""
-        return tuple(one for one in super().actions if one.id not in _EXCLUDED_ACTIONS)
+        """The actions of this screen; while it searches, those of the search come first in the footer."""
+        found = tuple(one for one in super().actions if one.id not in _EXCLUDED_ACTIONS)
+        if self._pane is None or self._pane.view.filter.pattern is None:
+            return found
+        return tuple(replace(one, footer=0) if one.id in _SEARCH_ACTIONS else one for one in found)
 
     def add_selection(self, now: ActionContext) -> ActionContext:
         """Return the action context with the instance of this log."""

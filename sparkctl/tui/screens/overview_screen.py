@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import deque
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
@@ -13,6 +15,7 @@ from textual.binding import BindingType
 from textual.widget import Widget
 
 from sparkctl.commands.actions import INSTANCE, OVERVIEW, ActionId
+from sparkctl.model.node import NodeName
 from sparkctl.tui.global_actions import show_finding
 from sparkctl.tui.screens.base import ActionHandlers, PanelScreen, build_bindings
 from sparkctl.tui.text_surface import TextSurface
@@ -25,9 +28,15 @@ from sparkctl.views.text.frame_layout import (
 )
 
 if TYPE_CHECKING:
+    from sparkctl.history.model import OperationRecord
     from sparkctl.model.finding import Finding
+    from sparkctl.model.text.log_line import LogLine
+    from sparkctl.monitor.event_log import RecentLogLine
     from sparkctl.monitor.store import Store
+    from sparkctl.tui.controller import PanelController
+    from sparkctl.tui.log_viewer.log_subscription import LogSubscription
     from sparkctl.views.overview.overview_view import OverviewScreenModel
+    from sparkctl.views.overview.tile_model import NodeTileModel
     from sparkctl.views.text.styled_text import TextRow
 
 
@@ -53,6 +62,64 @@ class TileGrid(TextSurface):
                     screen.panel.perform_action("instance")
 
 
+_MAX_FOLLOWED_LOGS = 4
+_LOG_TAIL_LINES = 12
+_FLOOD_LINES = 400  # between two pictures; a log that writes more is left for a while, and begun anew at its end
+_FLOOD_PAUSE_SECONDS = 5.0
+_MIN_LOG_SCREEN_LINES = 20
+_MAX_PAST_OPERATIONS = 12
+
+
+class LogTail:
+    """The last lines of an instance's log, which is followed while the overview is shown."""
+
+    def __init__(self, controller: PanelController, node: NodeName, instance: str) -> None:
+        self._controller, self._node, self._instance = controller, node, instance
+        self._texts: deque[str] = deque(maxlen=_LOG_TAIL_LINES)
+        self._is_old = False  # whether a new reading has begun; older lines stay until newer ones arrive
+        self._taken = 0  # lines since the last picture
+        self._resume_time = 0.0  # of the clock: when a log that floods is read again
+        self._subscription: LogSubscription | None = None
+
+    def list_lines(self) -> list[RecentLogLine]:
+        """Return the lines that are known; begin to follow the log if it is not followed."""
+        from sparkctl.monitor.event_log import RecentLogLine
+
+        self._taken = 0
+        if self._subscription is None and self._controller.clock.monotonic() >= self._resume_time:
+            self._subscription = self._follow_log()
+        return [RecentLogLine(self._node, self._instance, text) for text in self._texts]
+
+    def _follow_log(self) -> LogSubscription:
+        from sparkctl.tui.log_viewer.log_subscription import LogConsumer, LogSubscription
+
+        reader = LogConsumer(begin=self._mark_lines_old, take=self._take_lines, tell=lambda _: None)
+        return LogSubscription(self._controller, self._node, self._instance, reader, tail=_LOG_TAIL_LINES)
+
+    def _mark_lines_old(self) -> None:
+        self._is_old = True
+
+    def _take_lines(self, lines: Sequence[LogLine]) -> None:
+        from sparkctl.engines.line_preparer import split_carriage_returns
+
+        if self._is_old:
+            self._texts.clear()
+            self._is_old = False
+        texts = (split_carriage_returns(line.text)[-1] for line in lines[-_LOG_TAIL_LINES:])
+        self._texts.extend(text for text in texts if text.strip())
+        self._taken += len(lines)
+        if self._taken > _FLOOD_LINES:
+            self._resume_time = self._controller.clock.monotonic() + _FLOOD_PAUSE_SECONDS
+            self.close()
+        self._controller.schedule_repaint()
+
+    def close(self) -> None:
+        """Stop following; the lines stay."""
+        if self._subscription is not None:
+            self._subscription.close()
+            self._subscription = None
+
+
 class OverviewScreen(PanelScreen):
     """Shows the nodes of the config at once, and their state as they answer."""
 
@@ -61,6 +128,20 @@ class OverviewScreen(PanelScreen):
     BINDINGS: ClassVar[list[BindingType]] = build_bindings(OVERVIEW)
 
     _held: OverviewScreenModel | None = None
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._log_tails: dict[tuple[NodeName, str], LogTail] = {}
+        self._past: tuple[OperationRecord, ...] | None = None  # what was done before; None: not read yet
+
+    def on_screen_suspend(self) -> None:
+        """Stop following logs while another screen covers this one."""
+        for tail in self._log_tails.values():
+            tail.close()
+
+    def on_unmount(self) -> None:
+        """Stop following logs."""
+        self.on_screen_suspend()
 
     def toggle_freeze(self) -> None:
         """Pause the figures; the selection can still be moved."""
@@ -138,12 +219,48 @@ class OverviewScreen(PanelScreen):
             glances=glances,
             chosen=panel.selected_index,
             notices=self.list_styled_notices(),
-            lines=tuple(line for line in store.log_lines.lines if not loading or line.instance in loading),
+            lines=tuple(
+                line for line in self._list_log_lines(controller, glances) if not loading or line.instance in loading
+            ),
             happened=tuple(store.event_log.entries),
+            past=self._list_past_operations(controller),
             switching=self._render_operations(store),
             finding=panel.chosen_finding,
             findings_key=panel.format_action_key(ActionId.WRONG),
         )
+
+    def _list_log_lines(
+        self, controller: PanelController, glances: Sequence[NodeTileModel]
+    ) -> tuple[RecentLogLine, ...]:
+        """Return the last lines of what the panel starts, and those of what runs."""
+        lines = tuple(controller.store.log_lines.lines)
+        if controller.is_replaying or self.size.height < _MIN_LOG_SCREEN_LINES:
+            return lines
+        started = {(node, job.instance) for job in controller.store.jobs.running.values() for node in job.started.nodes}
+        nearest = sorted(glances, key=lambda seen: seen.name != self.panel.node_names[self.panel.selected_index])
+        wanted = [key for seen in nearest if (key := _find_log(seen)) is not None and key not in started]
+        wanted = wanted[:_MAX_FOLLOWED_LOGS]
+        for gone in self._log_tails.keys() - wanted:
+            self._log_tails.pop(gone).close()
+        for key in sorted(wanted):
+            tail = self._log_tails.get(key)
+            if tail is None:
+                tail = self._log_tails[key] = LogTail(controller, *key)
+            lines = (*(one for one in lines if (one.node, one.instance) != key), *tail.list_lines())
+        return lines
+
+    def _list_past_operations(self, controller: PanelController) -> tuple[OperationRecord, ...]:
+        """Return what was done from this machine before the panel was opened; it is read once."""
+        if self._past is None and not controller.is_replaying:
+            self._past = ()
+            self.panel.spawn_task(self._read_past_operations(controller))
+        return self._past or ()
+
+    async def _read_past_operations(self, controller: PanelController) -> None:
+        history = controller.context.history
+        found = await asyncio.to_thread(history.list_operations, most=_MAX_PAST_OPERATIONS)
+        self._past = tuple(one for one in reversed(found) if one.ended is not None)
+        controller.schedule_repaint()
 
     def _update_held_model(self, frozen: OverviewScreenModel) -> OverviewScreenModel:
         """Return the model of a paused screen with the current selection and notices."""
@@ -185,3 +302,13 @@ class OverviewScreen(PanelScreen):
                 )
             ]
         return (*rows, *(render_transfer(one) for one in store.jobs.running_transfers))
+
+
+def _find_log(seen: NodeTileModel) -> tuple[NodeName, str] | None:
+    """Return the instance of a Spark whose log is shown: what a container of ours runs or loads."""
+    from sparkctl.views.overview.tile_model import sort_by_urgency
+
+    one = next(iter(sort_by_urgency(seen.view)), None)
+    if one is None or not seen.is_known or not one.ours or not one.is_alive or one.container_id is None:
+        return None
+    return NodeName(seen.name), one.name

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from functools import partial
 from typing import Generic, TypeVar
 
 from textual import events, on
@@ -81,6 +82,21 @@ class PageScreen(PanelScreen):
         self._scroll_offset = max(0, self._scroll_offset + by)
         self.repaint()
 
+    def handle_pages(self, count_rows: Callable[[], int], move: Callable[[int], None]) -> ActionHandlers:
+        """Return the handlers of pages and half pages: ``count_rows`` tells the rows of a page, ``move`` goes down by so many."""
+        shares = {
+            ActionId.PAGE_DOWN: 1.0,
+            ActionId.PAGE_UP: -1.0,
+            ActionId.HALF_PAGE_DOWN: 0.5,
+            ActionId.HALF_PAGE_UP: -0.5,
+        }
+
+        def move_by(share: float) -> None:
+            rows = max(1, int(abs(share) * count_rows()))
+            move(rows if share > 0 else -rows)
+
+        return {action: partial(move_by, share) for action, share in shares.items()}
+
     def handle_wheel(self, y: int, by: int) -> None:
         """Handle so many notches of the wheel at a row."""
         del y
@@ -100,6 +116,7 @@ class ScrollScreen(PageScreen):
             ActionId.UPPER: lambda: self.scroll_rows(-1),
             ActionId.FURTHER: lambda: self.scroll_rows(_PAGE_ROWS),
             ActionId.NEARER: lambda: self.scroll_rows(-_PAGE_ROWS),
+            **self.handle_pages(lambda: self.page_size[1] - 2, self.scroll_rows),  # two rows stay in sight
             ActionId.FIRST: lambda: self.scroll_rows(-_MANY_ROWS),
             ActionId.LAST: lambda: self.scroll_rows(_MANY_ROWS),
         }
@@ -179,6 +196,7 @@ class ListScreen(PageScreen, Generic[KeyT]):
         return {
             ActionId.LOWER: lambda: self._move_selection(1),
             ActionId.UPPER: lambda: self._move_selection(-1),
+            **self.handle_pages(lambda: len(self._page.entries), self._move_selection),
             ActionId.FIRST: lambda: self._move_selection(-len(self.list_keys()[0])),
             ActionId.LAST: lambda: self._move_selection(len(self.list_keys()[0])),
             ActionId.FURTHER: lambda: self.scroll_rows(_PAGE_ROWS),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby, zip_longest
+from typing import TYPE_CHECKING
 
 from sparkctl.model.finding import Finding, FindingKind, find_same, sort_by_severity
 from sparkctl.model.instance import InstanceView
@@ -14,7 +16,7 @@ from sparkctl.model.phase import Phase
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.units import GIB, format_clock
 from sparkctl.monitor.event_log import EventLogEntry, RecentLogLine
-from sparkctl.views.event_log_view import describe_log_entry, render_event_log_entry
+from sparkctl.views.event_log_view import describe_log_entry, render_event_log_entry, render_past_operation
 from sparkctl.views.finding_view import format_since
 from sparkctl.views.overview.fabric_view import render_fabric
 from sparkctl.views.overview.startup_timeline_view import render_startup_progress
@@ -92,6 +94,9 @@ from sparkctl.views.text.styled_text import (
     truncate_row,
 )
 
+if TYPE_CHECKING:
+    from sparkctl.history.model import OperationRecord
+
 _ROOMY_LINES = 9  # from this height on, each figure has a row of its own, and that of the machine still has one
 _WHOLE_VERDICT_LINES = 20  # from this height on, a verdict stands in the tile in full
 
@@ -116,6 +121,8 @@ class NodeTile:
         title = _render_title(self._seen, lines - 2 >= _ROOMY_LINES, columns - FRAME_COLUMNS)
         worst = self._seen.worst_finding
         tone = None if worst is None else get_severity_style(worst.severity)
+        if self._seen.list_failures():
+            tone = TextStyle.BAD
         return draw_frame(title, rows, columns, lines, chosen=chosen, tone=tone)
 
     def get_sections(self, columns: int, room: int) -> TileSections:
@@ -417,6 +424,7 @@ class OverviewScreenModel:
     lines: tuple[RecentLogLine, ...] = ()
     notices: tuple[tuple[str, TextStyle], ...] = ()
     happened: tuple[EventLogEntry, ...] = ()  # the latest is last
+    past: tuple[OperationRecord, ...] = ()  # what was done before the panel was opened; the latest is last
     switching: tuple[TextRow, ...] = ()  # running and interrupted switches, and transfers, one line each
     finding: Finding | None = None  # the finding that is selected
     findings_key: str | None = None  # the key that shows all findings
@@ -462,9 +470,13 @@ _MANY_FINDINGS = 4
 
 def _has_news(scene: OverviewScreenModel) -> bool:
     """Tell whether more than a few rows below the tiles are used: something starts, stops or switches, or much is wrong."""
-    views = [seen.view for seen in scene.glances if seen.is_known]
-    moves = any(is_in_transition(one) for view in views for one in view.instances)
-    return bool(moves or scene.switching) or sum(len(view.findings) for view in views) > _MANY_FINDINGS
+    findings = sum(len(seen.view.findings) for seen in scene.glances if seen.is_known)
+    return _has_moves(scene) or bool(scene.switching) or findings > _MANY_FINDINGS
+
+
+def _has_moves(scene: OverviewScreenModel) -> bool:
+    """Tell whether something starts or stops."""
+    return any(is_in_transition(one) for seen in scene.glances if seen.is_known for one in seen.view.instances)
 
 
 _RowOfFinding = tuple[TextRow, Finding | None]
@@ -484,15 +496,19 @@ def _render_below_tiles(scene: OverviewScreenModel, shown: int, columns: int, ro
     airy = left >= _SPACED_MIN_LINES
     if airy:
         left -= 2
-    logs, happened = _render_log_lines(scene), _render_events(scene, max(_MIN_EVENT_LINES, left // 2))
+    logs, happened = _render_log_lines(scene, left), _render_events(scene, max(_MIN_EVENT_LINES, left // 2))
     whole = _render_findings(scene, columns, is_full=True)
-    found = whole if len(whole) <= left // 2 else _render_findings(scene, columns, is_full=False)
-    for_logs = min(len(logs), max(left - len(found) - len(happened), left // 2))
+    moves = _has_moves(scene)
+    others = min(len(logs) + len(happened), left // (2 if moves else 4))
+    found = whole if len(whole) <= left - others else _render_findings(scene, columns, is_full=False)
+    rest = max(0, left - len(found))  # what runs undisturbed leaves room to what is wrong
+    for_logs = min(len(logs), max(rest - len(happened), (left if moves else rest) // 2))
     for_events = min(len(happened), max(0, left - len(found) - for_logs))
+    past = _render_past_operations(scene, left - len(found) - len(happened) - for_logs)
     blocks: list[list[_RowOfFinding]] = [
         _fit_findings(scene, found, left - for_logs - for_events, columns),
-        [(row, None) for row in _take_last_rows(happened, for_events)],
-        [(row, None) for row in _take_last_rows(logs, for_logs)],
+        [(row, None) for row in (*past, *_take_last_rows(happened, for_events))],
+        [(row, None) for row in _render_log_lines(scene, for_logs)],
     ]
     made: list[_RowOfFinding] = [(row, None) for row in rows]
     for block in filter(None, blocks):
@@ -584,9 +600,25 @@ def _fit_findings(
     return [*shown, (justify_row(truncate_row(row, columns - measure_row(more)), more, columns), about)]
 
 
-def _render_log_lines(scene: OverviewScreenModel) -> list[TextRow]:
+def _render_past_operations(scene: OverviewScreenModel, most: int) -> list[TextRow]:
+    """Return at most this many rows of what was done before the panel was opened."""
+    names = max((measure_text(sanitize_line(one.name)) for one in scene.glances), default=0)
+    shown = scene.past[-most:] if most > 0 else ()
+    return [render_past_operation(one, names) for one in shown]
+
+
+def _render_log_lines(scene: OverviewScreenModel, most: int) -> list[TextRow]:
+    """Return at most this many of the last log lines; where several Sparks log, each has its share."""
     bar = "│"
     wide = max((measure_text(sanitize_line(one.node)) for one in scene.lines), default=0)
+    kept = Counter(one.node for one in scene.lines)
+    while sum(kept.values()) > most:
+        kept[max(kept, key=kept.__getitem__)] -= 1
+    shown = []
+    for one in reversed(scene.lines):
+        if kept[one.node]:
+            kept[one.node] -= 1
+            shown.append(one)
     return [
         make_row(
             " ",
@@ -594,5 +626,5 @@ def _render_log_lines(scene: OverviewScreenModel) -> list[TextRow]:
             Span(f" {bar} ", TextStyle.FRAME),
             render_log_text(one.text),
         )
-        for one in scene.lines
+        for one in reversed(shown)
     ]

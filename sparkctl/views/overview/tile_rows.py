@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from sparkctl import engines
 from sparkctl.logs.line_marker import LogLevel, parse_level_header
@@ -67,8 +68,10 @@ from sparkctl.views.text.styled_text import (
 _LEVEL_STYLES = {LogLevel.WARNING: TextStyle.ATTENTION, LogLevel.ERROR: TextStyle.BAD}
 LABEL_COLUMNS = 8  # width of the labels of figures
 MAX_CHART_ROWS, TALL_CHART_ROWS = 9, 16  # largest height of a curve; on a tall screen
-_CHART_MINUTES = (1, 2, 5, 15)  # possible periods of curves in minutes; the shortest that holds all readings is used
+# Possible periods of curves in seconds. The shortest that holds all readings is used; at least about two thirds of it are filled.
+_CHART_SECONDS = (15, 20, 30, 45, 60, 90, 120, 180, 240, 300, 420, 600, 900)
 _MAX_GAP_SECONDS = 10.0  # seconds; a shorter pause between readings is no gap
+_MAX_MISSED_READINGS = 2
 _MAX_BAR_COLUMNS = 88
 _BAR_TEXT_COLUMNS = 19  # width of the text beside a bar: 102.8 of 121.7 GiB
 _CHART_GAP_COLUMNS = 2  # between two curves side by side
@@ -117,17 +120,28 @@ class DrawArea:
         return self.columns >= _THREE_CHARTS_MIN_COLUMNS
 
 
-def choose_chart_minutes(seen: NodeTileModel) -> int:
-    """Return how many minutes the curves show: those since ``seen.since``, else those that are known."""
+def choose_chart_seconds(seen: NodeTileModel) -> int:
+    """Return how many seconds the curves show: whole minutes since ``seen.since``, else those that are known."""
     if seen.since is not None:
-        return min(int(COARSE_SPAN // 60), max(1, math.ceil((seen.now - seen.since) / 60)))
-    span = 0.0 if seen.series is None else seen.series.span_seconds
-    return next((minutes for minutes in _CHART_MINUTES if minutes * 60 >= span), _CHART_MINUTES[-1])
+        return 60 * min(int(COARSE_SPAN // 60), max(1, math.ceil((seen.now - seen.since) / 60)))
+    span = 60.0 if seen.series is None or not seen.series.span_seconds else seen.series.span_seconds
+    return next((seconds for seconds in _CHART_SECONDS if seconds >= span), _CHART_SECONDS[-1])
+
+
+def format_chart_span(seen: NodeTileModel) -> str:
+    """Return ``45 s`` or ``15 min``: the time that the curves show."""
+    seconds = choose_chart_seconds(seen)
+    return f"{seconds} s" if seconds % 60 else f"{seconds // 60} min"
 
 
 def fill_series_gaps(values: ChartValues, seconds: float) -> list[float | None]:
-    """Return the values of equal intervals of this many seconds, with small gaps filled."""
-    return fill_gaps(values, max(1, int(_MAX_GAP_SECONDS * len(values) / seconds)))
+    """Return the values of equal intervals of ``seconds`` in all, with small gaps filled: of a few seconds, or of a few of the
+    readings' usual distances, as where a simulated clock runs fast.
+    """
+    known = [at for at, value in enumerate(values) if value is not None]
+    distances = sorted(later - before for before, later in pairwise(known))
+    usual = distances[len(distances) // 2] if distances else 1
+    return fill_gaps(values, max(1, int(_MAX_GAP_SECONDS * len(values) / seconds), _MAX_MISSED_READINGS * usual))
 
 
 def make_label(name: str) -> Span:
@@ -400,7 +414,7 @@ def _render_accept_curve(one: InstanceView, seen: NodeTileModel, space: DrawArea
     if drafting is None or room < 13:
         return ()
     wide = min(room - 9, _MAX_CURVE_CELLS)
-    seconds = choose_chart_minutes(seen) * 60.0
+    seconds = float(choose_chart_seconds(seen))
     lengths = fill_series_gaps(drafting.get_accept_lengths(seen.now, seconds, wide * 2), seconds)
     scale = fit_axis_scale(lengths, _MIN_LENGTH_SPREAD, 1.0)
     if scale is None:
@@ -556,7 +570,7 @@ def build_throughput_chart(one: InstanceView, seen: NodeTileModel, space: DrawAr
     drafting = seen.drafting.get(one.container_id or "")
     if drafting is None:
         return None
-    seconds = choose_chart_minutes(seen) * 60.0
+    seconds = float(choose_chart_seconds(seen))
     accepts = space.is_chart_row_wide and any(drafting.get_accept_lengths(seen.now, seconds, 2))
     widths = space.split_chart_columns(2 if accepts else 1)
     rates = fill_series_gaps(drafting.get_generation_rates(seen.now, seconds, widths[0] * 2), seconds)
@@ -642,7 +656,7 @@ def compute_power_scale(glances: Iterable[NodeTileModel]) -> float | None:
 def _list_watts(seen: NodeTileModel) -> list[float]:
     gpus = () if seen.view.sample is None else seen.view.sample.gpus or ()
     spreads = (
-        () if seen.series is None else seen.series.get_buckets(SeriesName.POWER, choose_chart_minutes(seen) * 60.0, 60)
+        () if seen.series is None else seen.series.get_buckets(SeriesName.POWER, float(choose_chart_seconds(seen)), 60)
     )
     now = [gpu.power for gpu in gpus if gpu.power is not None]
     return [spread.most for spread in spreads if spread is not None] + now
@@ -652,7 +666,7 @@ def read_series(seen: NodeTileModel, series: SeriesName, count: int) -> list[flo
     """Return the readings of the curves' time in this many equal parts, the newest last; [] without any."""
     if seen.series is None:
         return []
-    seconds = choose_chart_minutes(seen) * 60.0
+    seconds = float(choose_chart_seconds(seen))
     spreads = seen.series.get_buckets(series, seconds, count)
     return fill_series_gaps([None if spread is None else spread.mean for spread in spreads], seconds)
 
@@ -757,9 +771,9 @@ def build_memory_chart(seen: NodeTileModel, space: DrawArea) -> RowBlock | None:
         return None
     wide, total = space.bar_columns - _BOUNDS_UNIT_COLUMNS, bar.total
     swap = make_row(Span("swap ", TextStyle.LABEL), Span(f"{bar.swap_used / GIB:.1f}", TextStyle.VALUE))
-    minutes = choose_chart_minutes(seen)
+    span = format_chart_span(seen)
     used = _read_used_memory(seen, total, wide * 2)
-    name = make_label(f"{minutes} min")
+    name = make_label(span)
 
     def render_height(height: int) -> tuple[TextRow, ...]:
         if height == 1:
@@ -774,7 +788,7 @@ def build_memory_chart(seen: NodeTileModel, space: DrawArea) -> RowBlock | None:
         )
         rows = render_chart(chart, space.chart_columns, height)
         inside = make_row(
-            Span(f"{total / GIB:.0f} GiB", TextStyle.UNIT), Span(f" {minutes} min  ", TextStyle.LABEL), *swap, " "
+            Span(f"{total / GIB:.0f} GiB", TextStyle.UNIT), Span(f" {span}  ", TextStyle.LABEL), *swap, " "
         )
         return (_lay_over(rows[0], inside, space.chart_columns), *rows[1:])
 
@@ -808,7 +822,7 @@ _KERNEL_MARK = "▲"
 def build_kernel_marks(seen: NodeTileModel, space: DrawArea) -> RowBlock | None:
     """Return a row under the memory curve that marks when the kernel logged something, and the last of it in words; None
     without such an event in the curve's time."""
-    now, seconds = seen.view.sample.time if seen.view.sample else seen.now, choose_chart_minutes(seen) * 60.0
+    now, seconds = seen.view.sample.time if seen.view.sample else seen.now, float(choose_chart_seconds(seen))
     shown = [one for one in seen.kernel if 0.0 <= now - one.last <= seconds and is_worth_a_line(one)]
     if not shown:
         return None

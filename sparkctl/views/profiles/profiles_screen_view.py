@@ -154,7 +154,14 @@ class ProfilesScreenModel:
 
     def __post_init__(self) -> None:
         entries = filter_profiles(self.entries or (), self.pattern) if self.found is None else self.found
-        ordered = sorted(entries, key=lambda one: make_sort_key(self.order, one, self.views, self.last))
+        by_name = self.order is ProfileSort.NAME
+        ordered = sorted(
+            entries,
+            key=lambda one: (
+                by_name and not find_running_instances(one.summary.name, self.views),
+                make_sort_key(self.order, one, self.views, self.last),
+            ),
+        )  # by name, what runs comes first
         object.__setattr__(self, "visible_entries", tuple(ordered))
 
     @property
@@ -194,6 +201,11 @@ _FULL_ENGINE_MIN_COLUMNS = 100  # from this width on, engine names are shown in 
 _FULL_NAME_MIN_COLUMNS = 80  # from this width on, names are shown in full
 _CHECK_MIN_COLUMNS = 60  # from this width on, the check has a column
 _MIN_MODEL_COLUMNS = 20  # smallest width of the model's column
+_WHOLE_MODEL_COLUMNS, _MOST_MODEL_COLUMNS = (
+    48,
+    36,
+)  # of the model's column, before an estimate has words; before nodes have a column
+_MAX_HEAD_COLUMNS = 3  # of the head of a Spark's estimate
 _SHORT_START_COLUMNS, _LONG_START_COLUMNS = (
     16,
     22,
@@ -207,8 +219,8 @@ _NAME_INDEX, _ENGINE_INDEX, _MODEL_INDEX, _NODES_INDEX, _CHECK_INDEX, _FITS_INDE
 def render_profile_list(shelf: ProfilesScreenModel, columns: int, lines: int) -> list[TextRow]:
     """Return at most ``lines`` rows: the filter, the column heads, and the visible profiles."""
     shown = shelf.visible_entries
-    heads = _render_column_titles(shelf)
     wide = _compute_column_widths(shelf, columns)
+    heads = _render_column_titles(shelf, has_words=wide[_FITS_INDEX] > _FIT_TEXT_COLUMNS)
     rows = []
     if shelf.pattern is not None:
         count = f"{len(shown)}/{len(shelf.entries or ())}"
@@ -233,8 +245,21 @@ def render_profile_list(shelf: ProfilesScreenModel, columns: int, lines: int) ->
     return rows
 
 
-def _render_column_titles(shelf: ProfilesScreenModel) -> list[TextRow]:
-    return [(Span(head + _format_sort_mark(head, shelf), TextStyle.LABEL),) for head in COLUMN_TITLES]
+def _render_column_titles(shelf: ProfilesScreenModel, *, has_words: bool) -> list[TextRow]:
+    fits = " ".join((*_shorten_node_names(shelf), *(["fits"] if has_words else [])))
+    return [
+        (Span(fits or head if head == "fits" else head + _format_sort_mark(head, shelf), TextStyle.LABEL),)
+        for head in COLUMN_TITLES
+    ]
+
+
+def _shorten_node_names(shelf: ProfilesScreenModel) -> tuple[str, ...]:
+    """Return a short head for each Spark's estimate, such as ``s1`` and ``s2``; () where there is no such."""
+    names = [sanitize_line(name) for name in shelf.names]
+    shared = next((at for at, each in enumerate(zip(*names, strict=False)) if len(set(each)) > 1), 0)
+    short = tuple(f"{name[:1] if shared else ''}{name[shared:]}" for name in names)
+    is_short = all(0 < measure_text(one) <= _MAX_HEAD_COLUMNS for one in short) and len(set(short)) == len(short)
+    return short if is_short and len(names) > 1 else ()
 
 
 def _format_sort_mark(head: str, shelf: ProfilesScreenModel) -> str:
@@ -258,17 +283,26 @@ def _compute_column_widths(shelf: ProfilesScreenModel, columns: int) -> list[int
         len("engine ↓"), engine if columns >= _FULL_ENGINE_MIN_COLUMNS else min(engine, _SHORT_ENGINE_COLUMNS)
     )
     wide[_CHECK_INDEX] = len("check") if columns >= _CHECK_MIN_COLUMNS else 0
-    wide[_FITS_INDEX] = max(len("fits"), len(shelf.names)) if shelf.fits else 0  # without a Spark there is no estimate
+    short = _shorten_node_names(shelf)
+    signs = measure_text(" ".join(short)) if short else len(shelf.names)
+    wide[_FITS_INDEX] = (
+        (signs if short else max(len("fits"), signs)) if shelf.fits else 0
+    )  # without a Spark there is no estimate
     wide[_RUNS_INDEX] = max(len("runs on ↓"), sparks + 2)
     most = _LONG_START_COLUMNS if columns >= _FULL_ENGINE_MIN_COLUMNS else _SHORT_START_COLUMNS
     starts = max((measure_row(_render_last_start(one.summary.name, shelf)) for one in shelf.entries or ()), default=0)
     wide[_LAST_INDEX] = min(most, max(starts, len("last start ↓")))
-    models = max((measure_text(sanitize_line(get_model_title(one) or "")) for one in every), default=0)
-    for nodes, has_words in ((len("nodes"), True), (len("nodes"), False), (0, False)):
-        fits = len(shelf.names) + 1 + _FIT_TEXT_COLUMNS if has_words and shelf.fits else wide[_FITS_INDEX]
+    models = max((measure_text(sanitize_line(_format_model(one))) for one in every), default=0)
+    ways = (
+        (len("nodes"), True, min(models, _WHOLE_MODEL_COLUMNS)),
+        (len("nodes"), False, min(models, _MOST_MODEL_COLUMNS)),
+        (0, False, _MIN_MODEL_COLUMNS),
+    )
+    for nodes, has_words, model in ways:
+        fits = signs + 1 + _FIT_TEXT_COLUMNS if has_words and shelf.fits else wide[_FITS_INDEX]
         tried = [*wide[:_MODEL_INDEX], 0, nodes, wide[_CHECK_INDEX], fits, *wide[_RUNS_INDEX:]]
         rest = columns - 3 - sum(tried) - _GAP_COLUMNS * sum(1 for each in tried if each)
-        if rest >= _MIN_MODEL_COLUMNS:
+        if rest >= model:
             tried[_MODEL_INDEX] = max(_MIN_MODEL_COLUMNS, min(models, rest))
             every_name = measure_text(", ".join(sanitize_line(name) for name in shelf.names)) + 2
             tried[_RUNS_INDEX] += max(0, min(rest - tried[_MODEL_INDEX], every_name - tried[_RUNS_INDEX]))
@@ -298,7 +332,7 @@ def _render_cells(one: ProfileEntry, shelf: ProfilesScreenModel, *, has_words: b
     return [
         make_row(sanitize_span(profile.name, TextStyle.VALUE)),
         make_row(sanitize_span(engines.engine_title(profile.engine), TextStyle.LABEL)),
-        make_row(sanitize_span(get_model_title(profile) or "—", TextStyle.LABEL)),
+        make_row(sanitize_span(_format_model(profile) or "—", TextStyle.LABEL)),
         make_row(Span(str(profile.nodes), TextStyle.LABEL)),
         render_lint_badge(shelf.checks.get(name)),
         _render_estimates(one, shelf, has_words=has_words),
@@ -325,10 +359,23 @@ def _render_broken_profile(
     return _render_list_row([line[0], fault, *line[_RUNS_INDEX:]], [wide[0], room, *wide[_RUNS_INDEX:]], mark, mine)
 
 
+def _format_model(profile: Profile) -> str:
+    """Return the title without its engine, which has a column."""
+    return (get_model_title(profile) or "").replace(f" on {engines.engine_title(profile.engine)}", "", 1)
+
+
 def _render_estimates(one: ProfileEntry, shelf: ProfilesScreenModel, *, has_words: bool) -> TextRow:
     """Return a symbol for each node and, if there is room, the text for the selected node."""
     fits = {node: shelf.fits[one.summary.name, node] for node in shelf.names if (one.summary.name, node) in shelf.fits}
-    signs = tuple(render_estimate_symbol(fit) for fit in fits.values())
+    short = _shorten_node_names(shelf)
+    signs = tuple(
+        span
+        for at, (node, fit) in enumerate(fits.items())
+        for span in pad_row(
+            (render_estimate_symbol(fit),),
+            measure_text(short[shelf.names.index(node)]) + (at < len(fits) - 1) if short else 1,
+        )
+    )
     if not has_words or shelf.node not in fits:
         return signs
     return (*signs, Span(" "), sanitize_span(f"{shelf.node}: ", TextStyle.LABEL), describe_estimate(fits[shelf.node]))
@@ -419,7 +466,7 @@ def _render_loaded_profile(shelf: ProfilesScreenModel, profile: Profile, columns
     one = (*check, Span(" · ", TextStyle.LABEL), *last[0]) if last else check
     rows += [one] if measure_row(one) <= columns else [truncate_row(check, columns), *last]
     if (measured := summarize_reference(profile.reference)) is not None:
-        spans = (Span("source     ", TextStyle.LABEL), sanitize_span(measured, TextStyle.VALUE))
+        spans = (Span("published  ", TextStyle.LABEL), sanitize_span(measured, TextStyle.VALUE))
         rows.append(truncate_row(make_row(*spans), columns))
     rows += render_diagnostics(shelf.selected_lint, shelf.sources, columns, (LintSeverity.ERROR, LintSeverity.WARNING))
     rows += _render_warnings(shelf, columns)
@@ -467,10 +514,13 @@ def _render_loaded_profile(shelf: ProfilesScreenModel, profile: Profile, columns
         sums = [*_ESTIMATE_HEADING, *sums]
     if is_wide and sums:
         pairs = zip_longest(command, sums, fillvalue=())
-        command, sums = [make_row(*pad_row(left, half), *right) for left, right in pairs], []
+        command, sums = [], [make_row(*pad_row(left, half), *right) for left, right in pairs]
     legend = [] if _has_legend(shelf, profile, columns) else [truncate_row(format_symbol_legend(), columns)]
-    blocks = [[*later, *legend], sums, infos]
-    return [*rows, *command, *(each for block in blocks if block for each in ((), *block))]
+    blocks = [sums, [*later, *legend], infos]
+    blocks.insert(
+        0 if shelf.preview.trouble is not None else 2, command
+    )  # the sum comes before the command that it allows
+    return [*rows, *(each for block in blocks if block for each in ((), *block))]
 
 
 def _list_rank_estimates(shelf: ProfilesScreenModel, profile: Profile) -> list[MemoryFit | None]:

@@ -276,9 +276,11 @@ def get_severity_style(severity: Severity) -> TextStyle:
 
 _SYMBOL_STYLES = {"●": TextStyle.GOOD, "✓": TextStyle.GOOD, "◐": TextStyle.ATTENTION, "▲": TextStyle.ATTENTION, "△": TextStyle.ATTENTION,
                   "◍": TextStyle.BAD, "✕": TextStyle.BAD, "◌": TextStyle.ATTENTION}  # fmt: skip
-# what is painted in a line of text: the symbols of states, the parts of a bar, and the words before a command or a source
+# what is painted in a line of text: the symbols of states, the parts of a bar, the words before a command or a source, and
+# the level of a diagnostic
 _PAINTED_PATTERN = re.compile(
-    rf"(?P<symbol>[{''.join(_SYMBOL_STYLES)}])(?= )|(?P<accent>█+)|(?P<label>▒+|░+|^ *(?:then|try|source):)"
+    rf"(?P<symbol>[{''.join(_SYMBOL_STYLES)}])(?= )|(?P<accent>█+)|(?P<label>▒+|░+|^ *(?:then|try|source):|(?<=: )info(?=\[))"
+    r"|(?P<bad>(?<=: )error(?=\[))|(?P<attention>(?<=: )warning(?=\[))"
 )
 
 

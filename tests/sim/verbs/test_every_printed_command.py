@@ -51,7 +51,9 @@ def fill_command(verb: str, rest: str) -> list[str] | None:
     words: list[str] = []
     for word in rest.split():
         before = words[-1] if words else ""
-        if before in ("--node", "-n", "--to", "--from"):
+        if verb == "profiles" and words[:1] == ["new"] and not word.startswith("-"):
+            words.append("qwen36-vllm" if before == "--from" else "of-mine")
+        elif before in ("--node", "-n", "--to", "--from"):
             words.append("spark2" if before == "--to" else "spark1")
         elif before == "--set":
             words.append(f"{word}2" if word.endswith("=") else word)

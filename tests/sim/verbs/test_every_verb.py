@@ -61,6 +61,9 @@ def test_every_failure_has_its_code_its_cause_and_its_proof(fault: str, code: in
     assert ended["verdict"]["cause"] == cause
     assert ended["verdict"]["evidence"]
     assert ended["verdict"]["remedy"]
+    assert not any(one["text"].startswith("process ") for one in ended["verdict"]["evidence"]), (
+        "ended ones hold nothing"
+    )
     assert ended["log"]
 
 

@@ -299,6 +299,14 @@ async def test_a_model_that_is_not_there_is_refused_and_takes_nothing_when_force
     assert planned_events[-1].exit_code == 6, "the sum is the profile's own, and does not come out"
 
 
+def test_plan_calculates_without_the_secrets_that_a_start_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HF_TOKEN", raising=False)
+    ran = run_demo("plan", "qwen36-vllm", "--node", "spark1", "--set", "env.HF_TOKEN=${HF_TOKEN}")
+    assert (ran.returncode, "HF_TOKEN is not set" in ran.stderr, "qwen36-vllm claims" in ran.stdout) == (0, True, True)
+    wrong = run_demo("plan", "qwen36-vllm", "--node", "spark1", "--set", "env.MODE=${NO_SUCH_MODE}")
+    assert (wrong.returncode, "NO_SUCH_MODE" in wrong.stderr) == (2, True), "what is no secret may change the sum"
+
+
 def test_plan_refuses_the_flag_that_up_refuses() -> None:
     words = ("qwen36-ngram", "--node", "spark1", "--set", "args.mem-fraction-statc=0.5")
     code, document = run_plan(*words)

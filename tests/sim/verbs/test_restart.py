@@ -37,6 +37,18 @@ def test_restart_starts_what_ran_with_the_same_settings(tmp_path: Path, monkeypa
         assert [one.kind for one in history][:3] == ["start", "stop", "start"]
         assert SETTING in (history[0].command or "")
         assert history[0].hash == history[2].hash
+        which = run_command("restart").stderr
+        assert "try: sparkctl restart qwen36-ngram\n" in which
+        first, last = history[-1].id, history[0].id
+        assert f"try: sparkctl history {last}\n" in run_command(f"history show {last + 5}").stderr
+        assert first < last
+        armed = run_command("guard arm")
+        assert "guards every running instance that sparkctl started, for 24 h;" in armed.stderr
+        assert "try: sparkctl history --last 2\n" in run_command("history -n 2").stderr
+        monkeypatch.setenv("SPARKCTL_PROFILES_BENEATH", str(tmp_path))  # as the demo does
+        for line in ("shell spark1", "shell qwen36-ngram", "exec qwen36-ngram -- ls"):
+            refused = run_command(line)
+            assert (refused.exit_code, "the demo's Sparks are simulated" in refused.stderr) == (2, True)
         assert run_command("rm qwen36-ngram").exit_code == 0
 
 

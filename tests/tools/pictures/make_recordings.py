@@ -20,6 +20,7 @@ from pathlib import Path
 
 from sparkctl.cli.command_line_parser import CommandLineParser
 from sparkctl.cli.main import sparkctl_command
+from sparkctl.cli.verbs.demo import seed_start_history
 from sparkctl.commands.request import Request
 from sparkctl.commands.show_log import ShowLog, show_log
 from sparkctl.config import load_config
@@ -173,6 +174,7 @@ async def open_stage(scenario: str, recorder: EventRecorder, home: Path, clock: 
 async def record_story(name: str, home: Path, clock: SimClock) -> None:
     """Play one story and keep it."""
     plain = home / f"{name}.jsonl"
+    seed_start_history(home / "state")
     with EventRecorder(plain, print) as recorder:
         scenario, story = STORIES[name]
         async with open_stage(scenario, recorder, home, clock) as stage:

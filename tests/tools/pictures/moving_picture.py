@@ -31,7 +31,7 @@ WIDTH = 960  # pixels
 COLOURS = 96
 FRAME_SECONDS = 0.4
 KEY_SECONDS = 0.05
-LAST_SECONDS = 4.0  # how long the last frame stays
+LAST_SECONDS = 4.0  # how long the last frame stays, and any other at most: a slow machine is not the story
 PATIENCE = 60.0  # seconds
 
 
@@ -131,7 +131,7 @@ def save_moving_picture(screens: Sequence[tuple[str, float]], path: Path) -> Non
         strip.paste(drawn[-1 - row * (len(drawn) // 6)], (0, row * drawn[0].height))
     palette = strip.quantize(COLOURS, dither=Image.Dither.NONE)
     frames = [one.quantize(palette=palette, dither=Image.Dither.NONE) for one in drawn]
-    times = [round(seconds * 1000) for _, seconds in screens]
+    times = [round(min(seconds, LAST_SECONDS) * 1000) for _, seconds in screens]
     times[-1] = round(LAST_SECONDS * 1000)
     frames[0].save(path, save_all=True, append_images=frames[1:], duration=times, loop=0, optimize=True, disposal=1)
     print(path.name, f"{len(frames)} frames, {sum(times) / 1000:.0f} s, {path.stat().st_size >> 10} KiB")

@@ -108,6 +108,20 @@ async def test_a_prompt_that_opens_and_closes_leaves_the_log_as_it_is_painted(
         assert painted, "what was found was marked, and is not any more"
 
 
+async def test_while_it_searches_the_keys_of_the_search_come_first_in_the_footer(tmp_path: Path) -> None:
+    async with (
+        SimulatedSparks("two-stacks", **FAST) as sparks,
+        open_panel_on(sparks, tmp_path, size=(80, 24)) as pilot,
+    ):
+        await wait_for_text(pilot, lambda text: text.count("● ready") == 2)
+        await pilot.press("l")
+        await wait_for_log_view(pilot, lambda view: len(view.buffer.spool) > 40)
+        assert "n next match" not in (await wait_for_text(pilot, "/ find"))
+        await pilot.press("slash", *"decode", "enter")
+        shown = await wait_for_text(pilot, "n next match   N match before")
+        assert " / find   n next match" in shown.splitlines()[-1]
+
+
 async def test_marks_are_those_of_its_engine(tmp_path: Path) -> None:
     async with SimulatedSparks("two-stacks", **FAST) as sparks, open_panel_on(sparks, tmp_path) as pilot:
         await wait_for_text(pilot, lambda text: text.count("● ready") == 2)

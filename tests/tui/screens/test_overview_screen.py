@@ -13,6 +13,7 @@ from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.events import GuardStatusChanged, NodeStateChanged
 from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.simulator import SimulatedSparks
+from sparkctl.simulator.sim_container import ContainerLog
 from sparkctl.simulator.sim_node import NodeFault, SimNodeOptions
 from tests.support.sim_clients import FAST
 from tests.tui.panel_driver import (
@@ -182,6 +183,48 @@ async def test_a_thing_is_said_once(tmp_path: Path) -> None:
         assert sum("failed for good" in line for line in below) == 1, (
             "the finding says it, the list of events not again"
         )
+
+
+def take_log(sparks: SimulatedSparks) -> ContainerLog:
+    """Return the log of the container that runs on the first Spark, which its engine leaves alone from now on."""
+    stop_background_requests(sparks, "spark1")
+    (container,) = [one for one in sparks.docker["spark1"].containers.values() if one.state == "running"]
+    return container.journal
+
+
+async def test_the_log_of_what_runs_is_followed_below_the_tiles_while_they_are_shown(tmp_path: Path) -> None:
+    async with SimulatedSparks("two-stacks", **FAST) as sparks, open_panel_on(sparks, tmp_path, (120, 40)) as pilot:
+        await wait_for_text(pilot, lambda text: "spark1 │" in text and "spark2 │" in text)
+        log = take_log(sparks)
+        log.write("a line that nobody expects\n")
+        await wait_for_text(pilot, "spark1 │ a line that nobody expects")
+        await pilot.press("p")
+        await wait_for_text(pilot, "sparkctl › profiles")
+        log.write("a line that came meanwhile\n")
+        await pilot.press("1")
+        shown = await wait_for_text(pilot, "spark1 │ a line that came meanwhile")
+        assert shown.count("a line that nobody expects") <= 1, "what was shown before is read anew, not added"
+
+
+async def test_a_log_that_floods_is_left_for_a_while_and_goes_on_at_its_end(tmp_path: Path) -> None:
+    async with SimulatedSparks("two-stacks", **FAST) as sparks, open_panel_on(sparks, tmp_path, (120, 40)) as pilot:
+        await wait_for_text(pilot, "spark1 │")
+        log = take_log(sparks)
+        log.write("".join(f"flood {at}\n" for at in range(20_000)))
+        shown = await wait_for_text(pilot, "spark1 │ flood")
+        assert "flood 19999" not in shown, "not all of it was read"
+        log.write("after the flood\n")
+        await wait_for_text(pilot, "spark1 │ after the flood")
+
+
+async def test_what_was_done_before_fills_the_room_below_the_tiles_of_idle_sparks(tmp_path: Path) -> None:
+    before = OperationHistory(tmp_path).begin_operation(
+        OperationKind.START, SystemClock(), "milo", [NodeName("spark1")], profile="qwen36", instance="qwen36"
+    )
+    before.record_end("failed", 5)
+    async with SimulatedSparks("empty", **FAST) as sparks, open_panel_on(sparks, tmp_path, (120, 40)) as pilot:
+        shown = await wait_for_text(pilot, lambda text: "200G" in text and "start qwen36: failed" in text)
+        assert "spark1  start qwen36: failed" in shown[shown.index("200G") :]
 
 
 async def test_an_idle_spark_offers_what_fits_with_what_its_last_start_measured(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from pathlib import Path
 
@@ -234,6 +235,17 @@ async def test_two_hundred_profiles_can_be_gone_through_and_filtered(tmp_path: P
         await wait_for_text(pilot, f"▸ {names[0]}")
         await pilot.press(*["j"] * names.index("p149"))
         await wait_for_text(pilot, "▸ p149")
+        for half, whole, back in (("ctrl+d", "ctrl+f", "ctrl+u"), ("ctrl+u", "ctrl+b", "ctrl+d")):
+            await pilot.press(half, back, half, half)
+            two_halves = re.findall("▸ p(...)", await wait_for_text(pilot, lambda text: "▸ p149" not in text))
+            await pilot.press(back, back)
+            await wait_for_text(pilot, "▸ p149")
+            await pilot.press(whole)
+            one_page = re.findall("▸ p(...)", await wait_for_text(pilot, lambda text: "▸ p149" not in text))
+            assert abs(int(one_page[0]) - int(two_halves[0])) <= 1
+            assert (int(one_page[0]) > 149) is (whole == "ctrl+f")
+            await pilot.press(*({"ctrl+f": "ctrl+b", "ctrl+b": "ctrl+f"}[whole],))
+            await wait_for_text(pilot, "▸ p149")
         await pilot.press("slash", *"p19", "enter")
         await wait_for_text(pilot, f"/ 10/{len(names)}  p19")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 import yaml
@@ -77,12 +78,15 @@ def test_a_comparison_without_measurements_names_the_command_that_makes_them() -
     assert (run.exit_code, "try: sparkctl bench never-one never-two --start" in run.stderr) == (2, True)
 
 
-def test_colour_is_what_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_colour_is_what_was_asked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert "\x1b[" in run_command("profiles list --color=always").stdout
     assert "\x1b[" not in run_command("profiles list").stdout
     monkeypatch.setenv("CLICOLOR_FORCE", "1")
     assert "\x1b[" in run_command("profiles list").stdout
     assert "\x1b[" not in run_command("profiles list --color never").stdout
+    checked = tmp_path / "wrong.yaml"
+    checked.write_text("schema: 1\nname: wrong\nextends: qwen36-vllm\nargs: {max-num-seqs: banana}\n")
+    assert re.search("\x1b\\[\\d+merror\x1b", run_command(f"profiles check {checked} --color=always").stdout)
     monkeypatch.setenv("NO_COLOR", "1")
     assert "\x1b[" not in run_command("profiles list").stdout
 
@@ -150,6 +154,21 @@ def test_a_model_of_the_hub_becomes_a_profile() -> None:
     profile = ProfileLibrary().load_profile("q8")
     assert (profile.model.source, dict(profile.args)["max-model-len"]) == ("hf:Qwen/Qwen3-8B", "4096")
     assert run_command("profiles check q8").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("line", "ways"),
+    [
+        ("history show", ["history"]),
+        ("switch", ["switch PROFILE --node NODE", "switch --continue"]),
+        ("help cuda-oom", ["help cuda-out-of-memory"]),
+        ("help memroy-fit", ["help memory-fit"]),
+    ],
+)
+def test_a_refusal_names_what_to_type_instead(line: str, ways: list[str]) -> None:
+    run = run_command(line)
+    assert run.exit_code == 2
+    assert [way for way in ways if f"try: sparkctl {way}" not in run.stderr] == [], run.stderr
 
 
 def test_each_cause_is_explained() -> None:
@@ -296,9 +315,8 @@ as it is, however wide that may be in the end
 
 def test_a_page_is_set_for_the_width_of_the_terminal() -> None:
     assert format_page(PAGE, 40) == [
-        "# A page", "",
+        "A page", "",
         "A paragraph whose first line ends here", "and goes on with", "`sparkctl up qwen36 --node spark1`, a", "link and more words than fit.", "",
-        "", "",
         "- an item that is longer than the line", "  of a small terminal", "",
         "    sparkctl up qwen36 --node spark1", "        # a comment that does not fit", "        beside it", "",
         "    as it is, however wide that may be in the end", "",

@@ -12,6 +12,7 @@ from sparkctl.commands.actions import (
     ActionContext,
     ActionId,
     ActionRole,
+    assign_keys,
     find_action,
     find_key_conflicts,
     list_enabled_actions,
@@ -163,6 +164,9 @@ def test_a_keymap_is_read_and_its_faults_have_their_places(tmp_path: Path) -> No
     path = tmp_path / "config.yaml"
     path.write_text("keys:\n  down: [D, ctrl+d]\n  help: f2\n")
     assert load_config(path).keys == (("down", ("D", "ctrl+d")), ("help", ("f2",)))
+    keys = assign_keys(load_config(path).keys)
+    assert keys[ActionId.HALF_PAGE_DOWN] == (), "it leaves its key to the operator's"
+    assert keys[ActionId.HALF_PAGE_UP] == ("ctrl+u",)
     assert (
         next(one for one in list_enabled_actions(ActionContext(), load_config(path).keys) if one.id == "down").keys[0]
         == "D"

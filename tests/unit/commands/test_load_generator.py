@@ -65,8 +65,10 @@ def test_where_no_load_generator_is_the_refusal_names_the_way_that_needs_none(mo
     monkeypatch.setenv("PATH", "")
     monkeypatch.setattr("sys.executable", "/nowhere/python")
     with pytest.raises(OperationRefused) as refused:
-        find_load_generator(None)
-    assert "sparkctl bench INSTANCE --by-domain" in (refused.value.hint or "")
+        find_load_generator(None, "qwen36")
+    ways = (refused.value.hint or "").splitlines()
+    assert {"pip install llama-benchy", "pipx install llama-benchy"} < set(ways)
+    assert "sparkctl bench qwen36 --by-domain " in ways[-1]
 
 
 @pytest.mark.parametrize("own", ["uvx 'llama-benchy", 'uvx "llama-benchy', "uvx llama-benchy\\"])

@@ -57,7 +57,7 @@ def test_they_are_read_when_one_is_asked_for() -> None:
         "import pathlib; read = pathlib.Path.read_text; seen = [];"
         "pathlib.Path.read_text = lambda self, *a: (seen.append(self.name), read(self, *a))[1];"
         "from sparkctl.engines import engine_flags as f; f.list_versions('vllm'); assert seen == [];"
-        "f.choose_catalogue('vllm', 'x:0.19.1'); print(seen)"
+        "f.choose_catalogue('vllm', 'x:0.19.1', None); print(seen)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "['flags-0.19.1.json']"

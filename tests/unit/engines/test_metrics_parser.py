@@ -7,6 +7,7 @@ import math
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from prometheus_client.parser import text_string_to_metric_families
 
 from sparkctl import engines
 from sparkctl.engines import metrics_parser
@@ -221,6 +222,30 @@ def test_sglang_counts_first_tokens_apart_and_none_of_health_checks() -> None:
     ttft = 'sglang:time_to_first_token_seconds_bucket{{is_streaming="{0}",le="+Inf"}} {1}\n'
     seen = parse_metrics_page("sglang", SGLANG + ttft.format("true", 50) + ttft.format("false", 4))
     assert (seen.generation_tokens, seen.first_tokens) == (409, 54)
+
+
+ODD = """\
+odd{quoted="a \\"b\\" c",path="C:\\\\x",lines="one\\ntwo",brace="}",empty="",} 1.5e3 1700000000
+odd { spaced = "1" , other = "2" }\t2
+odd +Inf
+odd NaN
+"""
+
+
+@pytest.mark.parametrize("page", [VLLM, SGLANG, LLAMA, ODD])
+def test_samples_are_those_that_the_client_library_reads(page: str) -> None:
+    theirs = [one for family in text_string_to_metric_families(page) for one in family.samples]
+    ours = metrics_parser.parse_metrics_page(page, {one.name for one in theirs}).samples
+    assert len(ours) >= 2
+    assert sorted(map(repr, ((one.name, dict(one.labels), one.value) for one in ours))) == sorted(
+        repr((one.name, one.labels, one.value)) for one in theirs if 0 <= one.value < math.inf
+    )
+
+
+@pytest.mark.parametrize("line", ["odd{a=1} 1", 'odd{a="b" 1', "odd 1_000", "odd one", "odd", 'odd{a="b"c="d"} 1'])
+def test_a_line_that_is_no_sample_is_refused(line: str) -> None:
+    with pytest.raises(MetricsUnreadable):
+        metrics_parser.parse_metrics_page(f"{line}\n", {"odd"})
 
 
 @pytest.mark.parametrize("char", ["\u2028", "\x0b", "\x85"])

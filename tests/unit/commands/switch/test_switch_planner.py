@@ -157,6 +157,14 @@ def test_only_what_frees_enough_memory_is_stopped() -> None:
     assert not made.obstacles
 
 
+def test_what_fits_by_a_few_gib_only_is_said_to_be_tight() -> None:
+    tts = make_rank_container(NODES[0], 10, make_container("tts", instance="tts"), 9000)
+    roomy, tight = (plan_switch("new", NODES[:1], [make_inventory(NODES[0], tts, need=need)]) for need in (100, 107))
+    assert roomy.cautions == ()
+    assert tight.cautions == ("spark1: tight: new fits with 3.0 GiB to spare, and may run out of memory",)
+    assert not tight.stops
+
+
 def test_a_model_over_two_sparks_goes_whole_and_the_other_spark_is_free() -> None:
     head = make_rank_container(NODES[0], 100, make_container("head", instance="big", rank="0/2", run="r1"), 8010)
     worker = make_rank_container(NODES[1], 99, make_container("worker", instance="big", rank="1/2", run="r1"))

@@ -33,7 +33,7 @@ from sparkctl.model.text.units import GIB
 from sparkctl.model.verdict import Evidence, FailureCause, Verdict
 from sparkctl.monitor.event_log import EventLogEntry, RecentLogLine, StartRefused, build_log_entry
 from sparkctl.monitor.node_views import NodeTelemetryView
-from sparkctl.monitor.sample_series import SampleSeries
+from sparkctl.monitor.sample_series import SampleSeries, SeriesName
 from sparkctl.monitor.startup_timeline import advance_timeline
 from sparkctl.views.overview.overview_view import (
     NodeTile,
@@ -44,8 +44,11 @@ from sparkctl.views.overview.overview_view import (
 from sparkctl.views.overview.tile_model import NodeTileModel, StartOffer
 from sparkctl.views.overview.tile_rows import (
     DrawArea,
-    choose_chart_minutes,
+    choose_chart_seconds,
     describe_engine,
+    fill_series_gaps,
+    format_chart_span,
+    read_series,
     render_bandwidth,
     render_engine_facts,
 )
@@ -370,7 +373,7 @@ def test_a_tall_tile_shows_the_last_minutes_with_the_ends_of_their_scale() -> No
     tops = [next(at for at, line in enumerate(lines) if line.startswith(most)) for most in ("128 GiB", "100 % busy")]
     ends = [at for at, line in enumerate(lines) if line.startswith("0 ")]
     assert all(any(top < end for end in ends) for top in tops)
-    assert "1 min" in shown
+    assert "30 s" in shown
     curve = next(line for line in shown.splitlines() if line[2:].startswith("0 "))
     assert curve[-3] == "⣿", "a curve goes to the end of the tile, the newest at its right"
     low = render_tile(make_tile(READY, series=series), 80, 9)
@@ -573,6 +576,23 @@ def test_where_there_is_room_more_of_what_happened_is_seen() -> None:
     assert sum("a line of a log" in line for line in lines) >= sum("event " in line for line in lines) > 6
 
 
+def test_each_spark_has_its_share_of_the_log_and_what_is_wrong_comes_before_it() -> None:
+    lines = (
+        RecentLogLine(NODE, "q", "rare"),
+        *(RecentLogLine(NodeName("loud"), "q", f"often {at}") for at in range(40)),
+    )
+    scene = OverviewScreenModel(glances=(make_tile(READY), make_tile(READY)), chosen=0, lines=lines)
+    told = "\n".join(map(join_text, render_overview(scene, 120, 38).rows))
+    assert "│ rare" in told
+    assert "│ often 39" in told
+    wrong = tuple(replace(one, remedy="mend it") for one in list_findings_of("spark1", *[Severity.WARNING] * 3))
+    healthy = make_tile(READY)
+    sick = replace(scene, glances=(replace(healthy, view=replace(healthy.view, findings=wrong)), healthy))
+    told = "\n".join(map(join_text, render_overview(sick, 200, 58).rows))
+    assert told.count("do: mend it") == 3
+    assert "│ often 39" in told
+
+
 @pytest.mark.parametrize("count", [1, 2, 3, 4])
 def test_tiles_stand_beside_each_other_where_there_is_room(count: int) -> None:
     scene = OverviewScreenModel(glances=tuple(make_tile(READY) for _ in range(count)))
@@ -660,4 +680,22 @@ def test_a_sick_spark_does_not_look_healthy(columns: int, count: int) -> None:
 
 @pytest.mark.parametrize(("since", "minutes"), [(None, 1), (NOW - 30, 1), (NOW - 1000, 17), (NOW - 1e6, 360)])
 def test_the_curves_begin_where_they_are_asked_to(since: float | None, minutes: int) -> None:
-    assert choose_chart_minutes(make_tile(since=since)) == minutes
+    assert choose_chart_seconds(make_tile(since=since)) == minutes * 60
+
+
+def test_the_curves_of_a_fresh_panel_are_mostly_filled_and_say_of_what_time_they_are() -> None:
+    for passed, span in ((14, "15 s"), (31, "45 s"), (61, "90 s"), (125, "3 min"), (301, "7 min"), (5000, "15 min")):
+        series = SampleSeries()
+        for second in range(passed + 1):
+            series.add_sample(replace(SAMPLE, uptime=float(second)), NOW - passed + second)
+        tile = make_tile(series=series)
+        assert format_chart_span(tile) == span
+        filled = [value is not None for value in read_series(tile, SeriesName.AVAILABLE, 60)]
+        assert sum(filled) >= 38, span
+
+
+def test_a_curve_of_a_clock_that_runs_fast_has_no_holes_and_a_real_gap_stays_one() -> None:
+    fast = [float(at) if at % 8 in (0, 7) and at % 80 != 40 else None for at in range(240)]
+    assert None not in fill_series_gaps(fast, 240.0)[:239]
+    gap = [1.0 if not 100 < at < 140 else None for at in range(240)]
+    assert fill_series_gaps(gap, 240.0)[101:140] == [None] * 39

@@ -30,6 +30,7 @@ from sparkctl.views.profiles.profiles_screen_view import (
     COLUMN_TITLES,
     ProfilePreview,
     ProfilesScreenModel,
+    find_running_instances,
     render_profiles_screen,
 )
 from sparkctl.views.text.line_wrap import find_command
@@ -111,7 +112,7 @@ def test_the_list_says_engine_model_where_it_runs_and_how_it_went(
         rows = render_screen(replace(shelf, chosen=name), columns, lines).splitlines()
         listed[name] = next(line for line in rows if line.startswith(f" ▸ {name} "))
     assert "SGLang" in listed["qwen36-ngram"]
-    assert ("Qwen3.6 27B FP8 on" in listed["qwen36-ngram"]) is (columns == 120), "the model is read or left out"
+    assert ("Qwen3.6 27B FP8" in listed["qwen36-ngram"]) is (columns == 120), "the model is read or left out"
     assert "● spark1   ● 6:55, 2 h ago" in listed["qwen36-ngram"]
     assert "never" in listed["qwen36-as-posted"]
     assert "● " not in listed["qwen36-vllm"]
@@ -300,14 +301,33 @@ def test_the_signs_of_the_fit_have_a_legend_and_the_words_name_their_spark(shelf
         words = render_screen(shelf, columns, 140)
         assert "✓ fits  △ tight  ↓ drop caches  ▲ stop first  ✕ too big" in words
         assert "[ spark1 ] ▲   spark2   ✓" in words
-    assert "▲✓ spark1: stop qwen36-ngram" in render_screen(shelf, 200, 40)
+    assert "▲  ✓  spark1: stop qwen36-ngram" in render_screen(shelf, 200, 40)
 
 
-def test_the_command_comes_before_the_sum_which_says_what_adds_up(shelf: ProfilesScreenModel) -> None:
-    for columns, lines in ((80, 22), (120, 38)):
-        assert "docker run" in render_screen(add_fit_answers(shelf), columns, lines), "without a key"
+def test_each_sign_of_the_fit_has_a_head_and_the_whole_model_comes_before_words_beside_it(
+    shelf: ProfilesScreenModel,
+) -> None:
+    shelf = add_fit_answers(shelf)
+    for columns in (80, 120, 200):
+        head, *lines = render_screen(shelf, columns, 40).splitlines()
+        at = head.index("s1 s2")
+        row = next(line for line in lines if line[3:].startswith("qwen36 "))
+        assert (row[at], row[at + 3]) == ("▲", "✓")
+    assert "Qwen3.5 35B-A3B AWQ, four age" in render_screen(shelf, 120, 40), "more than how many Sparks it is for"
+    assert "Qwen3 30B-A3B, FP8 made at the start" in render_screen(shelf, 200, 40), "its engine has a column"
+
+
+def test_by_name_what_runs_comes_first(shelf: ProfilesScreenModel) -> None:
+    names = [one.summary.name for one in shelf.visible_entries]
+    runs = [name for name in names if find_running_instances(name, shelf.views)]
+    assert runs
+    assert names == [*sorted(runs), *sorted(name for name in names if name not in runs)]
+
+
+def test_the_sum_which_says_what_adds_up_comes_before_the_command(shelf: ProfilesScreenModel) -> None:
+    assert "figures on the left add up" in render_screen(add_fit_answers(shelf), 120, 38), "without a key"
     words = render_screen(add_fit_answers(shelf), 120, 80)
-    assert words.index("docker run") < words.index("figures on the left add up") < words.index("two files")
+    assert words.index("figures on the left add up") < words.index("two files") < words.index("docker run")
 
 
 def make_half_fit(node: NodeName, free: int, answer: FitOutcome, stops: tuple[str, ...] = ()) -> MemoryFit:
@@ -421,5 +441,5 @@ def test_a_column_of_blanks_takes_nothing_from_the_model(shelf: ProfilesScreenMo
     with_room = render_screen(replace(shelf, last=()), 120, 80)
     started = render_screen(shelf, 120, 80)
     heads = [next(line for line in text.splitlines() if "last start" in line) for text in (with_room, started)]
-    widths = [head.index("nodes") - head.index("model") for head in heads]
+    widths = [min(head.find(each) % 1000 for each in ("nodes", "check")) - head.index("model") for head in heads]
     assert widths[0] > widths[1], "it has the room that no start takes"
