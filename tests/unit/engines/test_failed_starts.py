@@ -252,6 +252,28 @@ ONE_LINE = [
     ),
     (
         "vllm",
+        "AssertionError: Tried to load weights of size torch.Size([6144, 30720])to a parameter of size torch.Size([6144, 18432])",
+        FailureCause.MODEL_FILES,
+        "model.path",
+        "[6144, 30720] in place of [6144, 18432]",
+    ),
+    (
+        "vllm",
+        "RuntimeError: size mismatch for model.fc.weight: copying a param with shape torch.Size([2, 4]) from checkpoint, the shape "
+        "in current model is torch.Size([4, 4]).",
+        FailureCause.MODEL_FILES,
+        "model.path",
+        "model.fc.weight",
+    ),
+    (
+        "vllm",
+        "ValueError: The number of required TPUs exceeds the total number of available TPUs in the placement group.",
+        FailureCause.RAY,
+        "args.distributed-executor-backend",
+        "Ray",
+    ),
+    (
+        "vllm",
         "RuntimeError: The NVIDIA driver on your system is too old (found version 12080).",
         FailureCause.DRIVER_MISMATCH,
         "image",

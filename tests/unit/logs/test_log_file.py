@@ -154,6 +154,12 @@ def test_what_a_collector_writes_before_each_line_hides_nothing(collector: str) 
         assert diagnose_text(wrapped.encode()) == diagnose_text(one.log), one.name
 
 
+def test_a_first_line_that_lost_its_prefix_and_blanks_of_a_browser_hide_nothing() -> None:
+    (log,) = [one.log.decode().splitlines() for one in load_posted_logs() if one.log.count(b"\n") >= 30][:1]
+    rest = "".join(f"\u00a0 | 2025-03-07T05:56:13.{at % 1000:03}Z | {line}\n" for at, line in enumerate(log[1:]))
+    assert diagnose_text(f"{log[0]}\n{rest}".encode()) == diagnose_text("\n".join(log).encode())
+
+
 _ONE_LINE = "RuntimeError: Cannot find any model weights with `/m`"
 # As their collectors write them; of one line nothing is shared.
 SHAPES = {

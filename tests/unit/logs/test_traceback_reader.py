@@ -310,10 +310,27 @@ def test_standing_still_is_said_when_nothing_else_is(count: int) -> None:
         f"ERROR 07-03 03:19:15 [serving_chat.py:200] {FRAME[0]}\n"
         "ERROR 07-03 03:19:15 [serving_chat.py:200] ValueError: This model's maximum context length is 16384 tokens. However, "
         "you requested 122946 tokens",
+        # github.com/vllm-project/vllm: an answer of the model that is no JSON
+        "ERROR 12-02 05:59:06 hermes_tool_parser.py:108] Error in extracting tool call from response.\n"
+        f"ERROR 12-02 05:59:06 hermes_tool_parser.py:108] {HEADER}\n"
+        f"ERROR 12-02 05:59:06 hermes_tool_parser.py:108] {FRAME[0]}\n"
+        "ERROR 12-02 05:59:06 hermes_tool_parser.py:108] json.decoder.JSONDecodeError: Expecting value: line 1 column 1 (char 0)",
     ],
 )
 def test_a_warning_and_a_refused_request_are_no_failures(text: str) -> None:
     assert diagnose(text) is None
+
+
+def test_the_next_record_and_a_command_are_no_rest_of_a_message() -> None:
+    # The shape of a paste of SGLang's terminal: a start that failed, and the command of the next one.
+    found = diagnose(
+        f"{HEADER}\n{FRAME[0]}\nAttributeError: 'NoneType' object has no attribute 'server_args'\n\n"
+        "[2026-02-25 15:04:39] ERROR:    Application startup failed. Exiting.\n\nexport NCCL_DEBUG=WARN\n"
+        "python3 -m sglang.launch_server \\\n  --model-path /models/m \\\n"
+    )
+    assert found is not None
+    assert found.cause is FailureCause.CRASHED
+    assert "launch_server" not in found.evidence[0].text
 
 
 @pytest.mark.parametrize(
