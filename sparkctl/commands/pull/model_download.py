@@ -272,9 +272,26 @@ async def _download_in_container(
             raise
         return {"error": "no-python"}
     said = await _watch_container(session, container_id, wanted, progress)
+    if said.get("error") == "stopped" and container is not None and await _is_whole(session, wanted):
+        # The other pull saw the end and removed the container before we did: what is there is proved, not fetched again.
+        container_id = await _start_download(session, wanted, environ)
+        said = await _watch_container(session, container_id, wanted, progress)
     await _remove_quietly(session, container_id)
     await _remove_token_folders(session, wanted)
     return said
+
+
+async def _is_whole(session: NodeSession, wanted: ModelDownload) -> bool:
+    """Tell whether the directory is there and nothing of a download that was ended; of the Hub's cache that is not known."""
+    words = [
+        "sh",
+        "-c",
+        'test -e "$1" && ! test -e "$2"',
+        "sparkctl-is-whole",
+        wanted.target,
+        wanted.target + PART_SUFFIX,
+    ]
+    return not wanted.is_cache and (await session.run(words, timeout=_COMMAND_TIMEOUT_SECONDS)).status == 0
 
 
 async def _read_origin_on_node(session: NodeSession, wanted: ModelDownload) -> str | None:
@@ -532,6 +549,8 @@ async def _watch_container(
             async for lines in batches:
                 for line in lines:
                     last = _take_line(line.text, words, progress) or last
+    except ContainerNotFound:  # another pull saw its end first
+        pass
     except NodeError as error:
         raise _explain_lost_watch(error) from error
     if last:
