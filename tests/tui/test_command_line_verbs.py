@@ -37,6 +37,8 @@ async def test_a_plan_is_the_sum_of_the_command_line_and_of_several_sparks_says_
         shown = await wait_for_text(pilot, "does minimax-m27 fit")
         assert "minimax-m27 needs 2 Sparks" in shown
         await pilot.press("escape", "p")
+        await wait_for_text(pilot, "▸ minimax-m27")
+        await pilot.press("j")
         await wait_for_text(pilot, "▸ gpt-oss-120b")
         await type_line(pilot, "plan")
         await wait_for_text(pilot, "does gpt-oss-120b fit")

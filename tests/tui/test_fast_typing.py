@@ -211,7 +211,7 @@ async def test_the_palette_takes_what_is_typed_behind_its_key(tmp_path: Path, mo
 
 
 @pytest.mark.parametrize(
-    ("key", "place", "seen"), [("p", "› profiles", "▸ gpt-oss-120b"), ("enter", "› qwen36-ngram", "model   ")]
+    ("key", "place", "seen"), [("p", "› profiles", "▸ qwen36-ngram"), ("enter", "› qwen36-ngram", "model   ")]
 )
 async def test_what_is_typed_before_the_editor_is_there_is_nobodys(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str, place: str, seen: str

@@ -14,6 +14,7 @@ from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
 from textual.events import Key
+from textual.message import Message
 from textual.widget import Widget
 
 from sparkctl.commands.actions import ActionId
@@ -151,6 +152,9 @@ def _utc_now() -> datetime:
 class LogPane(Vertical):
     """A log view with prompt and status line. Saved files are named after ``instance`` and go to ``directory``."""
 
+    class PatternChanged(Message):
+        """What is searched for, or shown alone, is another: keys of the search appear or go."""
+
     BLANK = True  # view, prompt and status line cover it
     DEFAULT_CSS = """
     LogPane { height: 1fr; }
@@ -224,6 +228,7 @@ class LogPane(Vertical):
             self.view.set_search(text, jump=jump)
         else:
             self.view.set_filter(text)
+        self.post_message(self.PatternChanged())
 
     def action_handlers(self) -> dict[ActionId, Callable[[], None]]:
         """Return what the actions of a log do, by their ids."""

@@ -194,6 +194,10 @@ class LogScreen(PanelScreen):
         if self._pane is not None:
             self._pane.view.buffer.close()
 
+    def on_log_pane_pattern_changed(self) -> None:
+        """Show the keys of a search in the footer while there is one."""
+        self.repaint()
+
     def paint_body(self) -> None:
         """Paint the status rows; the log paints itself."""
         self._include_new_sources()

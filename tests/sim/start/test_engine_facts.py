@@ -16,11 +16,11 @@ from tests.tui.panel_driver import controller_of, open_panel_on, wait_for_text
 
 async def test_engines_that_run_already_are_told_of_by_what_they_compute(tmp_path: Path) -> None:
     async with SimulatedSparks("two-stacks", **FAST) as sparks, open_panel_on(sparks, tmp_path, (120, 40)) as pilot:
-        shown = await wait_for_text(pilot, lambda text: text.count("uses ") == 2)
+        shown = await wait_for_text(pilot, lambda text: text.count("engine  ") == 2)
         assert "native FP4 · flash_attn · KV 1.21 M tokens" in shown
         assert "flashinfer" in shown
         await pilot.press("tab", "enter")
-        await wait_for_text(pilot, lambda text: "uses " in text and "docker run" in text)
+        await wait_for_text(pilot, lambda text: "flash_attn" in text and "docker run" in text)
         await pilot.resize_terminal(80, 60)  # as high as the live figures and what is below them
         await wait_for_text(pilot, "native FP4 · attention flash_attn · KV 1,208,400 tokens")
 

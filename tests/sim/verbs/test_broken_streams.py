@@ -103,8 +103,10 @@ USAGE = [
 
 
 @pytest.mark.parametrize(("words", "message"), USAGE)
-def test_a_slip_of_the_fingers_gets_one_clear_line(words: list[str], message: str) -> None:
-    ran = run_in_process(*words)
+def test_a_slip_of_the_fingers_gets_one_clear_line(words: list[str], message: str, tmp_path: Path) -> None:
+    ran = run_in_process(
+        *words, env={"XDG_CACHE_HOME": str(tmp_path)}
+    )  # what ran when others of these tests looked is not known
     assert ran.returncode == 2
     first = ran.stderr.splitlines()[0]
     assert first.startswith("sparkctl: ")

@@ -346,19 +346,19 @@ def test_top_says_what_both_engines_do() -> None:
     under = {
         line.split()[1]: [each.strip() for each in lines[at + 1 :]] for at, line in enumerate(lines) if "ready" in line
     }
-    speed = r"\d+(\.\d)? tok/s · source \d+(\.\d)? · {} running · KV \d+(\.\d)? % · "
+    speed = r"\d+(\.\d)? tok/s · published \d+(\.\d)? · {} running · KV \d+(\.\d)? % · "
     accepts = r"accepts \d\.\d\d per step · \d+(\.\d)? % of {} drafts"
     sglang, vllm = under["qwen36-ngram"], under["qwen36-vllm"]
     assert re.fullmatch(speed.format(1) + r"/metrics is off; in the profile: args\.enable-metrics: true", sglang[0])
     assert re.fullmatch(accepts.format(11) + " · by its log", sglang[1])
-    reads = re.fullmatch(r"reads ≈ (\d+) GB/s est\. · \d+ % of 230 measured, \d+ % of 273 spec", sglang[2])
+    reads = re.fullmatch(r"bandwidth ≈ (\d+) GB/s est\. · \d+ % of 230 measured, \d+ % of 273 spec", sglang[2])
     assert reads is not None, sglang[2]
     assert 180 < int(reads[1]) < 215, "27 GB seven times a second, as fast as a Spark reads"
     assert re.fullmatch(r"holds 9\d\.\d GiB · its profile expects 96\.0 GiB", sglang[3])
     assert "weights        27.00 GB" in sglang
     assert re.match(speed.format(1)[:-3] + "( |$)", vllm[0])
     assert re.fullmatch(accepts.format(3) + r" · by position \d+( · \d+){2} %", vllm[1])
-    reads = re.fullmatch(r"reads ≈ (\d+) GB/s est\. · \d+ % of 230 measured, \d+ % of 273 spec", vllm[2])
+    reads = re.fullmatch(r"bandwidth ≈ (\d+) GB/s est\. · \d+ % of 230 measured, \d+ % of 273 spec", vllm[2])
     assert reads is not None, vllm[2]
     assert 140 < int(reads[1]) < 215, "21.9 GB eight times a second"
 

@@ -245,7 +245,7 @@ def _set_docker_answers(sparks: SimulatedSparks, *, answers: bool) -> None:
 
 
 @pytest.mark.simulation("empty", **FAST)
-async def test_a_live_container_on_another_spark_comes_before_one_that_ended(
+async def test_the_log_is_of_the_live_container_and_the_diagnosis_of_the_one_that_failed(
     sparks: SimulatedSparks, ctx: CommandContext, tmp_path: Path
 ) -> None:
     nodes = load_config(sparks.config_path).nodes
@@ -265,6 +265,6 @@ async def test_a_live_container_on_another_spark_comes_before_one_that_ended(
     ended, _, _ = await collect_end_and_lines(show_log(ctx, ShowLog(instance="q", nodes=nodes)))
     assert ended.node == "spark2"
     report = await diagnose_instance(ctx, "q", nodes, None)
-    assert report.node == "spark2"
+    assert report.node == "spark1"
     alone, _, _ = await collect_end_and_lines(show_log(ctx, ShowLog(instance="q", nodes=nodes[:1])))
     assert alone.node == "spark1"

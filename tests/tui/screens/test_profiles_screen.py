@@ -64,6 +64,7 @@ async def test_the_list_says_where_each_runs_and_how_its_last_start_went(
     ):
         await wait_for_text(pilot, lambda text: text.count("● ready") == 2)
         await pilot.press("p")
+        await select_profile(pilot, "broken")
         shown = await wait_for_text(pilot, "▸ broken")
         lines = {line.strip("▸ ").split(" ")[0]: line for line in shown.splitlines()}
         assert "● spark1" in lines["qwen36-ngram"]
