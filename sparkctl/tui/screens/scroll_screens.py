@@ -72,6 +72,11 @@ class PageScreen(PanelScreen):
         super().on_resize(event)
         self.call_after_refresh(self.repaint)
 
+    def repaint(self) -> None:
+        """Paint it, once its surface is there: keys that were typed ahead may come before."""
+        if self.query_one_optional(PageSurface) is not None:
+            super().repaint()
+
     def show_page(self, page: ScrollPage) -> None:
         """Show a page."""
         self._page, self._scroll_offset = page, page.further
