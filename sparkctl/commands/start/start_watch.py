@@ -161,7 +161,7 @@ class StartWatch:
             since=self.since,
             secrets=self._secrets,
             on_gap=self._warn_missing_lines,
-            is_essential=True,
+            analyzer=self.log,
         )
         self.report_phase()
         failures = 0
