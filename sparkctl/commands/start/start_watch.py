@@ -28,6 +28,7 @@ from sparkctl.logs import start_verdict
 from sparkctl.logs.analyzer import LogAnalyzer
 from sparkctl.logs.line_patterns import drop_own_requests, parse_log_time
 from sparkctl.logs.reader import LogFeed
+from sparkctl.logs.verdict_builder import build_verdict, build_verdict_from_line
 from sparkctl.model.container import Container, ContainerState
 from sparkctl.model.engine_metrics import EngineFact
 from sparkctl.model.events import Emit, EngineFactsReported, LogArrived, PhaseChanged, WarningEmitted
@@ -320,7 +321,7 @@ class StartWatch:
             self._moved.clear()
             await self._moved.wait()
         await self.ctx.clock.sleep(_FATAL_GRACE_SECONDS)
-        return WatchResult(verdict=start_verdict.build_fatal_line_verdict(self.plan, self.log, fatal))
+        return WatchResult(verdict=build_verdict(self.log, self.plan) or build_verdict_from_line(fatal, self.plan))
 
     # time
 

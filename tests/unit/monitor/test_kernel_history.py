@@ -70,7 +70,7 @@ def test_news_are_in_the_event_log_once_and_marked_under_the_memory_curve() -> N
         store.apply_event(SampleArrived(1_000_000.0 + uptime, NODE, make_sample(uptime, line), "boot"))
     (words,) = [describe_log_entry(entry)[0] for entry in store.event_log.entries]
     assert words == "kernel: Xid 79: the GPU has fallen off the bus: the driver cannot reach it any more"
-    seen = build_tile_model(store, NODE, 1_005_014.0, chosen=None)
+    seen = build_tile_model(store, NODE, 1_005_014.0, chosen=None, offers=(), start_key=None, recent=(), address=None)
     block = build_kernel_marks(seen, DrawArea(100))
     assert block is not None
     (said,) = ("".join(span.text for span in row) for row in block.rows)
@@ -87,4 +87,10 @@ def test_news_are_in_the_event_log_once_and_marked_under_the_memory_curve() -> N
 def test_a_curve_without_events_has_no_marks() -> None:
     store = Store([NODE])
     store.apply_event(SampleArrived(1_005_000.0, NODE, make_sample(5_000.0, OLD), "boot"))
-    assert build_kernel_marks(build_tile_model(store, NODE, 1_005_000.0, chosen=None), DrawArea(100)) is None
+    assert (
+        build_kernel_marks(
+            build_tile_model(store, NODE, 1_005_000.0, chosen=None, offers=(), start_key=None, recent=(), address=None),
+            DrawArea(100),
+        )
+        is None
+    )
