@@ -255,8 +255,8 @@ def format_log_start(log: KernelLog) -> str:
 _ORIGIN = "kernel"
 _BEFORE_END_SECONDS = 120.0  # an event of the machine so long before the end belongs to it
 _END_SLACK_SECONDS = 60.0  # Docker reports an end late
-_START_SLACK_SECONDS = 2.0  # what began before the container is not its: its processes begin after Docker's time of the start
-_CLOCK_DRIFT = 2 / 86400  # the kernel's clock drifts against the node's, a second a day: so much may an old line be wrong
+_START_SLACK_SECONDS = 2.0  # what the kernel logged before the container was started is not about it
+_CLOCK_DRIFT = 2 / 86400  # the kernel's clock drifts against the node's, by a second a day
 _MAX_EVIDENCE = 4
 # The engine's log has no cause of its own: what the kernel saw is the cause.
 _OPEN_CAUSES = frozenset(
