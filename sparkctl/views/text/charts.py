@@ -69,7 +69,7 @@ def render_memory_bar_line(label: str, bar: MemoryBar, columns: int, *, is_expec
     )
 
 
-def render_claim_bar(memory: int, claimed: int | None, total: int, columns: int, tolerance: float = 1.0) -> TextRow:
+def render_claim_bar(memory: int, claimed: int | None, total: int, columns: int, tolerance: float) -> TextRow:
     """Return the memory held of ``total`` on the scale of the memory bar. Memory claimed but not yet held is faint;
     memory beyond ``tolerance`` times the claim stands out. A mark shows the end of the claim."""
     within = memory if claimed is None or memory <= tolerance * claimed else claimed
