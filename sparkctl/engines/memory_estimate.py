@@ -349,7 +349,7 @@ class KvCacheLayout:
         kept = (self.full + self.compressed) * self.numbers * tokens + self.sliding * self._windowed * seen
         return int(requests * (width * kept + (self.full + self.indexed) * self.index * tokens + self.state))
 
-    def count_bytes_per_token(self, width: float = 2.0) -> int:
+    def count_bytes_per_token(self, width: float) -> int:
         """Return the bytes for one more token of a long context."""
         windowed = self.sliding * self._windowed if self.window is None else 0
         return int(

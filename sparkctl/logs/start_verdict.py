@@ -11,7 +11,7 @@ import signal
 from sparkctl.engines.base import Engine, FailureWeight
 from sparkctl.errors import DiskFull, DockerError, DockerPermissionDenied, GpuRuntimeMissing, ImageNotFound, PortInUse
 from sparkctl.logs import verdict_builder
-from sparkctl.logs.analyzer import EvidenceLine, LogAnalyzer
+from sparkctl.logs.analyzer import LogAnalyzer
 from sparkctl.logs.verdict_builder import suggest_field_change
 from sparkctl.model.container import Container
 from sparkctl.model.guard_state import GuardMemoryReading, GuardReceipt
@@ -144,11 +144,6 @@ def describe_memory_drop(receipt: GuardReceipt, within: float | None = None) -> 
         f"MemAvailable fell from {format_size(top.available)} to {format_size(receipt.available)} "
         f"in {format_duration(max(0.1, receipt.at - top.at))}"
     )
-
-
-def build_fatal_line_verdict(plan: LaunchPlan, log: LogAnalyzer, fatal: EvidenceLine) -> Verdict:
-    """Return the verdict for a log line after which the engine cannot become ready, though its process still runs."""
-    return verdict_builder.build_verdict(log, plan) or verdict_builder.build_verdict_from_line(fatal, plan)
 
 
 def build_timeout_verdict(

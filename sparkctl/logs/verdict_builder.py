@@ -190,7 +190,7 @@ _LATER_LINES_TEXT = "The lines after this one name"  # the remedy of a line that
 _MODEL_PATH_FIELD = "model.path"
 
 
-def build_verdict(log: LogAnalyzer, plan: LaunchPlan | None = None, more: tuple[Evidence, ...] = ()) -> Verdict | None:
+def build_verdict(log: LogAnalyzer, plan: LaunchPlan | None, more: tuple[Evidence, ...] = ()) -> Verdict | None:
     """Return the verdict by the log's own lines, None if no line shows a failure that the engine did not survive. ``plan``:
     what was started, for a value to try; ``more``: evidence from elsewhere."""
     root = log.root_failure

@@ -457,7 +457,7 @@ class PsutilModule:
 class DeviceReader:
     """Temperatures, disks, links and processes. Each has its own interval: reading a NIC's firmware is slow."""
 
-    def __init__(self, root: str, disks: list[str], psutil: bool = False) -> None:
+    def __init__(self, root: str, disks: list[str], psutil: bool) -> None:
         self.root = root
         self.disks = disks
         self.cached: dict[str, tuple[float, object]] = {}

@@ -76,12 +76,6 @@ class ProcessSort(StrEnum):
     NAME = "name"
     PID = "pid"
 
-    @property
-    def next_order(self) -> ProcessSort:
-        """The order after this one."""
-        every = list(ProcessSort)
-        return every[(every.index(self) + 1) % len(every)]
-
 
 _SORT_KEYS: dict[ProcessSort, Callable[[NodeProcess], tuple[float | str, ...]]] = {
     ProcessSort.GPU: lambda one: (-(one.gpu_memory or 0), -(one.resident or 0), one.pid),

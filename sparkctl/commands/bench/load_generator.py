@@ -55,7 +55,7 @@ def _suggest_install(instance: str) -> str:
     return f"{ways}\nsparkctl bench {instance} --by-domain        needs none: it measures by kind of text"
 
 
-def find_load_generator(own: str | None, instance: str = "INSTANCE") -> tuple[str, ...]:
+def find_load_generator(own: str | None, instance: str) -> tuple[str, ...]:
     """Return the words that start llama-benchy: the owner's, that on PATH, else by uvx or pipx.
 
     Raises `InvalidInput` for a command that is not complete, `OperationRefused` with the line that installs it.

@@ -123,7 +123,7 @@ class HttpConnection:
         return None, b""
 
 
-def parse_response(text: bytes, ended: bool = False) -> tuple[int | None, bytes, bool] | None:
+def parse_response(text: bytes, ended: bool) -> tuple[int | None, bytes, bool] | None:
     """Return status, body and whether the connection stays open; None while it is incomplete; status None if it is not
     HTTP.
     """

@@ -65,12 +65,6 @@ class ProfileSort(StrEnum):
     RUNS = "where it runs"
     STARTED = "last start"
 
-    @property
-    def next_order(self) -> ProfileSort:
-        """The order after this one."""
-        orders = list(ProfileSort)
-        return orders[(orders.index(self) + 1) % len(orders)]
-
 
 COLUMN_TITLES = ("profile", "engine", "model", "nodes", "check", "fits", "runs on", "last start")
 SORT_BY_COLUMN = {
