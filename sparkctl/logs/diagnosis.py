@@ -291,7 +291,7 @@ class LogDiagnoser:
     def _create_analyzer(self, name: str) -> LogAnalyzer:
         engine = load_engine(name)
         rule = ReadinessRule(line=engine.defaults.ready_line or _DEFAULT_READY_LINE, health=None)
-        return LogAnalyzer(engine=engine, ready=self._ready or rule, whole=True)
+        return LogAnalyzer(engine=engine, ready=self._ready or rule, whole=True, is_unknown=self._engine is None)
 
     def _detect_engine_change(self, line: LogLine) -> None:
         """Change to another engine where one starts: a log may hold several engines, one after the other."""
@@ -330,6 +330,7 @@ class LogDiagnoser:
             if is_mark is not None and is_mark(head):
                 self._engine, self._engine_line = name, (line.number, head)
                 self._analyzers = {name: self._analyzers.get(name) or self._create_analyzer(name)}
+                self._analyzers[name].is_unknown = False
                 return
             if any(hint in head for hint in hints):
                 self._hints[name] = self._hints.get(name, 0) + 1

@@ -14,7 +14,7 @@ from sparkctl.model.events import NodeStateChanged, SampleArrived
 from sparkctl.model.node import NodeState
 from sparkctl.model.sample import Sample
 from sparkctl.node import bootstrap
-from sparkctl.node.agent_decoder import AgentHello, decode_agent_line
+from sparkctl.node.agent_decoder import AgentHello, RepeatedFields, decode_agent_line
 from sparkctl.transport.node_connection import OutputTooLong, RemoteProcess
 from sparkctl.transport.node_session import NodeSession
 
@@ -160,6 +160,7 @@ class NodeSampler:
         clock, name = self.session.clock, self.session.node.name
         heard = patient = clock.monotonic()  # the last sample; the last sample or silence report
         greeted = False
+        repeated: RepeatedFields = {}
         while True:
             try:
                 async with asyncio.timeout(max(0.0, patient + self._patience + self.every - clock.monotonic())):
@@ -177,7 +178,7 @@ class NodeSampler:
             if not line:
                 return
             try:
-                message = decode_agent_line(line)
+                message = decode_agent_line(line, repeated)
             except ValueError:
                 if not greeted:
                     continue  # a login shell's greeting

@@ -265,6 +265,7 @@ class Panel(App[tuple[str, ...]]):
                 switch_left=controller.store.switches.is_abandoned,
                 journal=controller.store.switches.abandoned_journal,
                 own=controller.own_switch,
+                is_measuring=any(job.measures for job in controller.store.jobs.running.values()),
             )
         now = now if self.front_screen is None else self.front_screen.add_selection(now)
         return (

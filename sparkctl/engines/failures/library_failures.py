@@ -311,6 +311,7 @@ _TOOLKIT_WARNINGS = (
         needle="GPU, which is not ",
         on="image",
         weight=FailureWeight.LOST,
+        at_any_level=True,
         warning=True,
     ),
     failure_rule(
@@ -1088,9 +1089,10 @@ DISTRIBUTED_FAILURES = (
         weight=FailureWeight.DEATH,
     ),
     failure_rule(
-        r"(?P<path>/\S{1,200}) is over (?P<share>\d+)% full, available space: (?P<left>\d+)",
+        # It fails only for objects that do not fit into memory: of one that may have room for them, this is a warning.
+        r"(?P<path>/\S{1,200}) is over (?P<share>\d+)% full, available space: (?P<left>\d+(?![\d.])|\d\.\d+ GB)",
         FailureCause.DISK_FULL,
-        "{path} is full ({share} %, {left} bytes left).",
+        "{path} is full ({share} %, {left} left).",
         "Free space there; if it is in the container's /tmp or /dev/shm, raise container.shm_size or mount a directory.",
         needle="% full",
         on="container.shm_size",

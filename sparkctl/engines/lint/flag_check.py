@@ -125,7 +125,9 @@ def _check_word(one: ProfileFlag, flag: EngineFlag, word: str, context: LintCont
                 LintSeverity.WARNING,
             )
         found = _build_value_message(LintRule.BAD_CHOICE, one, message, level)
-        yield found if flag.extended_by is None else replace(found, ends_start=False)  # a plug-in may bring it
+        is_misspelt = find_closest_match(word, flag.values) is not None
+        # another name may be one that a plug-in of the image brings
+        yield found if flag.extended_by is None or is_misspelt else replace(found, ends_start=False)
     elif near := _find_misspelt_parser(flag, word, context):
         message = f"no {context.title} that sparkctl knows has a {flag.name} {quote_value(word, flag.name)}; did you mean {near}?"
         yield _build_value_message(LintRule.BAD_CHOICE, one, message, LintSeverity.WARNING)
