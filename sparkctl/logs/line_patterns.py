@@ -319,11 +319,11 @@ def is_quoted(line: str) -> bool:
 
 def find_common_quoting(lines: Sequence[str]) -> str:
     """Return the common quoting of these lines, as in forums and mails: ``> ``, or three spaces and more."""
-    told = [line for line in lines if line.strip(" \t>\r\n")]
-    least, most = (min(told), max(told)) if told else ("", "")  # the common prefix of these two is common to all
+    texts = [line for line in lines if line.strip(" \t>\r\n")]
+    least, most = (min(texts), max(texts)) if texts else ("", "")  # the common prefix of these two is common to all
     alike = next((at for at, (one, other) in enumerate(zip(least, most, strict=False)) if one != other), len(least))
     found = _QUOTING_PATTERN.match(least[:alike])
-    if found is None or (len(found[0]) == _FRAME_INDENTATION and any(FRAME_PATTERN.match(line) for line in told)):
+    if found is None or (len(found[0]) == _FRAME_INDENTATION and any(FRAME_PATTERN.match(line) for line in texts)):
         return ""  # an excerpt that begins within a traceback
     return found[0]
 
@@ -571,10 +571,10 @@ class TracebackReader:
             return None
         source = " ".join(self._statement)
         raised = _RAISED.match(source)
-        said = "".join(found["double"] or found["single"] or "" for found in _STRING.finditer(source))
+        message = "".join(found["double"] or found["single"] or "" for found in _STRING.finditer(source))
         if raised is None:
             return None
-        return f"{raised['name']}: {said}" if said else str(raised["name"])
+        return f"{raised['name']}: {message}" if message else str(raised["name"])
 
     def _read_frame_line(self, number: int, text: str) -> None:
         source = text.strip()

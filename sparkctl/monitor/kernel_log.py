@@ -254,7 +254,9 @@ def format_log_start(log: KernelLog) -> str:
 
 _ORIGIN = "kernel"
 _BEFORE_END_SECONDS = 120.0  # an event of the machine so long before the end belongs to it
-_CLOCK_SLACK_SECONDS = 60.0  # the kernel's clock drifts against the node's, a second a day; Docker reports an end late
+_END_SLACK_SECONDS = 60.0  # Docker reports an end late
+_START_SLACK_SECONDS = 2.0  # what the kernel logged before the container was started is not about it
+_CLOCK_DRIFT = 2 / 86400  # the kernel's clock drifts against the node's, by a second a day
 _MAX_EVIDENCE = 4
 # The engine's log has no cause of its own: what the kernel saw is the cause.
 _OPEN_CAUSES = frozenset(
@@ -302,7 +304,8 @@ def add_kernel_evidence(verdict: Verdict, log: KernelLog | None, container: Cont
     has_ended = not container.is_alive and container.finished is not None
     ended = container.finished if has_ended and container.finished is not None else log.now
     began = container.started if container.started is not None else ended - _BEFORE_END_SECONDS
-    during = [one for one in log.events if began - _CLOCK_SLACK_SECONDS <= one.last <= ended + _CLOCK_SLACK_SECONDS]
+    first = _find_first_moment(log, began)
+    during = [one for one in log.events if first <= one.last <= ended + _END_SLACK_SECONDS]
     late = [one for one in during if not has_ended or ended - one.last <= _BEFORE_END_SECONDS]
     kills = [one for one in during if one.kind is KernelEventKind.OOM_KILL and one.container == container.id]
     faults = [one for one in late if one.kind in _GPU_KINDS and _hits_container(one, container)]
@@ -323,7 +326,12 @@ def find_oom_kill(log: KernelLog, container: Container) -> KernelEvent | None:
     """Return the last OOM kill in a container since it was started."""
     began = container.started or 0.0
     kills = [one for one in log.events if one.kind is KernelEventKind.OOM_KILL and one.container == container.id]
-    return next((one for one in reversed(kills) if one.last >= began - _CLOCK_SLACK_SECONDS), None)
+    return next((one for one in reversed(kills) if one.last >= _find_first_moment(log, began)), None)
+
+
+def _find_first_moment(log: KernelLog, began: float) -> float:
+    """Return from when on a line may be about a container that was started then (unix seconds)."""
+    return began - _START_SLACK_SECONDS - max(0.0, log.now - began) * _CLOCK_DRIFT
 
 
 def _hits_container(event: KernelEvent, container: Container) -> bool:
