@@ -290,11 +290,16 @@ def open_kernel_log(root: str, history: bool = True, follows: bool = True) -> Ke
         pipe = LogPipe("journal", [*argv, "-f"] if follows else argv, JOURNAL_PATTERN, follows=follows)
         return KernelLogReader(pipe, None)
     if can_read_buffer():
-        command = f"while dmesg -r; do sleep {DMESG_PAUSE_SECONDS}; done" if follows else "dmesg -r"
-        pipe = LogPipe("dmesg", ["sh", "-c", command], DMESG_PATTERN, repeats=True, follows=follows)
-        pipe.newest = -1.0 if history else time.monotonic()  # what is older is skipped as what was read before
-        return KernelLogReader(pipe, None)
+        return KernelLogReader(open_dmesg(history, follows), None)
     return KernelLogReader(None, trouble + "; the journal: none, or not readable for this user")
+
+
+def open_dmesg(history: bool, follows: bool) -> LogPipe:
+    """Return the kernel's buffer as dmesg prints it, again and again if it ``follows``."""
+    command = f"while dmesg -r; do sleep {DMESG_PAUSE_SECONDS}; done" if follows else "dmesg -r"
+    pipe = LogPipe("dmesg", ["sh", "-c", command], DMESG_PATTERN, repeats=True, follows=follows)
+    pipe.newest = -1.0 if history else time.monotonic()  # what is older is skipped as what was read before
+    return pipe
 
 
 def has_program(name: str) -> bool:

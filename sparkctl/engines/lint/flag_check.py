@@ -125,7 +125,7 @@ def _check_word(one: ProfileFlag, flag: EngineFlag, word: str, context: LintCont
                 LintSeverity.WARNING,
             )
         found = _build_value_message(LintRule.BAD_CHOICE, one, message, level)
-        is_misspelt = find_closest_match(word, flag.values) is not None
+        is_misspelt = find_closest_match(word, flag.values, _MIN_VALUE_SIMILARITY) is not None
         # another name may be one that a plug-in of the image brings
         yield found if flag.extended_by is None or is_misspelt else replace(found, ends_start=False)
     elif near := _find_misspelt_parser(flag, word, context):
@@ -209,7 +209,9 @@ def _describe_bad_choice(what: str, name: str, word: str, choices: tuple[str, ..
     message = f"{what} of {context} does not take {quote_value(word, name)}"
     if len(choices) <= _MAX_LISTED_CHOICES:
         return f"{message}; it is one of {', '.join(choices)}"
-    longer = [one for one in choices if word and word.casefold() in one]  # of several formats spelling prefers none
+    longer = [
+        one for one in choices if len(word) > 2 and word.casefold() in one
+    ]  # of several formats spelling prefers none
     near = " or ".join(longer) if len(longer) > 1 else find_closest_match(word, choices, _MIN_VALUE_SIMILARITY)
     return (
         f"{message}; did you mean {near}?"

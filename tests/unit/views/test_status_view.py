@@ -111,7 +111,7 @@ def test_an_instance_of_ours_without_a_phase_is_unknown() -> None:
 @pytest.mark.parametrize(
     ("width", "url", "room"),
     [
-        (76, ":8003 ", "18.9 left"),
+        (78, ":8003 ", "18.9 left"),
         (80, ":8003 ", "18.9 left"),
         (100, ":8003 ", "18.9 left"),
         (124, "  spark-2a60.local:8003 ", "18.9 available"),
@@ -123,7 +123,7 @@ def test_the_table_has_all_columns_and_no_row_of_it_wraps(width: int | None, url
         make_instance_view("qwen3-coder-next-dflash-with-a-very-long-name"),
         make_instance_view("loads", step=Step("weights", 12, 18)),
         make_instance_view("theirs", ours=False),
-        replace(make_instance_view("two"), endpoint=None, rank_position=(1, 2), nodes=(NODE,)),
+        replace(make_instance_view("two"), endpoint=None, rank="1/2", nodes=(NODE,)),
     ]
     table = format_status_table([make_status_view(*rows), make_status_view()], width)
     assert len(table) == 1 + 1 + len(rows) + 2, "a row for the head, each node, each instance, and for nothing"
