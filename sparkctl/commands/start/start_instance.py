@@ -511,7 +511,7 @@ class _StartRun:
         """Refuse flags that the image's version does not have, unless the operator forces it."""
         if not self.request.forced:
             remedy = next((self._format_remedy(one) for one in found if one.refused_flag is not None), None)
-            refuse_wrong_flags(found, remedy, "; to start it as it is: --force")
+            refuse_wrong_flags(found, remedy, "to start it as it is: --force")
 
     def _format_remedy(self, one: StartWarning) -> str | None:
         return self._proof.format_remedy(one, self.request.build_retry_command)
