@@ -203,7 +203,7 @@ async def _watch_status(context: CommandContext, nodes: Sequence[Node], form: _F
     async def print_updates() -> None:
         is_known = False  # the instance was there once: it may come again, and a lost node, too
         painting = stdout.is_terminal() and not form.as_json
-        async with aclosing(watch_node_statuses(context, nodes)) as updates:
+        async with aclosing(watch_node_statuses(context, nodes, measures=painting)) as updates:
             async for views in updates:
                 try:
                     chosen = form.select_views(views)

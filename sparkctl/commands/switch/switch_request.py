@@ -31,6 +31,7 @@ class SwitchInstance(Request):
         rolls_back: False: leave a failed new instance as it is, so that somebody can examine it.
         timeout: seconds for the start of the new one.
         words: the profile and its overrides as the operator typed them.
+        once_more: start although the last starts failed.
         from_up: it is an ``up --replace``: without a plan to look at first.
     """
 
@@ -45,6 +46,7 @@ class SwitchInstance(Request):
     environ: Mapping[str, str] = field(default_factory=dict)
     words: tuple[str, ...] = ()
     guarded: bool = True
+    once_more: bool = False
     from_up: bool = False
 
     def format_as_command(self) -> tuple[str, ...]:
@@ -55,6 +57,7 @@ class SwitchInstance(Request):
             "--keep-going": self.keep_going,
             "--no-rollback": not self.rolls_back,
             "--no-guard": not self.guarded,
+            "--again": self.once_more,
             "--dry-run": self.dry_run,
             f"--timeout={self.timeout or 0:g}s": self.timeout is not None,
         }
@@ -88,7 +91,7 @@ class SwitchInstance(Request):
         return cls(
             profile=start.profile, engine=start.engine, nodes=start.nodes, names_nodes=start.names_nodes,
             known=tuple({node.name: node for node in (*start.nodes, *known)}.values()), dry_run=start.dry_run,
-            timeout=start.timeout, environ=start.environ, words=start.words, guarded=start.guarded, from_up=from_up,
+            timeout=start.timeout, environ=start.environ, words=start.words, guarded=start.guarded, once_more=start.once_more, from_up=from_up,
         )  # fmt: skip
 
     @property

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import re
-from contextlib import redirect_stdout
+from contextlib import aclosing, redirect_stdout
 from pathlib import Path
 
 import pytest
 
 from sparkctl.cli.invocation import invoke_command_line
+from sparkctl.config import load_config
+from sparkctl.context import CommandContext
 from sparkctl.files import shipped_profiles_dir
 from sparkctl.history.operation_history import OperationHistory
+from sparkctl.monitor.node_status import watch_node_statuses
+from sparkctl.monitor.node_views import NodeStatusView
 from sparkctl.simulator import run_in_background
 from tests.golden.running import run_command
 
@@ -92,6 +97,12 @@ class _Terminal(io.StringIO):
         return True
 
 
+async def _watch_twice(config: Path) -> list[tuple[NodeStatusView, ...]]:
+    ctx = CommandContext(history=OperationHistory(config.parent / "state"), operator="milo@laptop")
+    async with aclosing(watch_node_statuses(ctx, load_config(config).nodes, measures=True)) as updates:
+        return [await anext(updates) for _ in range(2)]
+
+
 def test_the_table_on_a_terminal_has_the_rates_and_a_pipe_does_not_wait_for_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -103,6 +114,8 @@ def test_the_table_on_a_terminal_has_the_rates_and_a_pipe_does_not_wait_for_them
         with redirect_stdout(_Terminal()) as shown:
             assert invoke_command_line(["status", "--color=never"]) == 0
         piped = run_command("status").stdout
+        _, watched = asyncio.run(_watch_twice(config))
+    assert all(one.numbers is not None and one.numbers.generation_rate for node in watched for one in node.instances)
     head, *rows = shown.getvalue().splitlines()
     assert "TOK/S" in head
     assert [len(row) for row in rows if len(row) > 80] == []
