@@ -568,6 +568,8 @@ def check_command(files: tuple[str, ...], engine_version: str | None, fix: bool,
     else:
         for one in fixed:
             stderr.print_message(f"fixed: {one}", 2)
+        if fix and not fixed:
+            stderr.print_message("nothing was changed: there is nothing that --fix repairs")
         stdout.print_rows(sanitize_line(line) for name, found in checked for line in format_lint(name, found))
     return int(
         ExitCode.USAGE if any(found.list_by_level(LintSeverity.ERROR) for _, found in checked) else ExitCode.DONE

@@ -52,8 +52,7 @@ def status_command(
     \b
     sparkctl status
     sparkctl status qwen36-vllm          everything about one instance (exit 2 if it is not running)
-    sparkctl status -o wide              everything about all: image, cache, free memory, tokens per second
-                                         (a terminal has those in the table, too)
+    sparkctl status -o wide              everything about all: image, cache, free memory
     sparkctl status --check || echo "something is wrong"
 
     Exit 3 if a node could not be read.
