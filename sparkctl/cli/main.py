@@ -23,8 +23,8 @@ VERB_GROUPS = {
         "init": ("setup", "Ask for each Spark's address, test it, write the config."),
         "doctor": ("doctor", "Check the nodes and show the command that fixes each problem."),
         "setup": ("setup", "Set up Docker's group, the right to drop the page cache, and the cable; or undo it."),
-        "guard": ("memory", "Watch a node's memory, and stop a model before the node freezes."),
-        "drop-caches": ("memory", "Drop the page cache, and show memory before and after."),
+        "guard": ("guard_and_drop_caches", "Watch a node's memory, and stop a model before the node freezes."),
+        "drop-caches": ("guard_and_drop_caches", "Drop the page cache, and show memory before and after."),
     },
     "Choose a model and get it": {
         "profiles": ("profiles", "List, show, check, edit and import profiles."),

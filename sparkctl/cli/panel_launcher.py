@@ -116,7 +116,7 @@ class _ConfigReloader:
     ``readonly``: set on the command line; no config can unset it.
     """
 
-    def __init__(self, path: Path | None, *, readonly: bool = False) -> None:
+    def __init__(self, path: Path | None, *, readonly: bool) -> None:
         from sparkctl.files import config_file
 
         self._readonly = readonly

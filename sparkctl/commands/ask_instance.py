@@ -122,7 +122,7 @@ class SpokenText:
 
 
 async def speak_text(
-    ctx: CommandContext, nodes: Sequence[Node], text: str, *, instance: str | None = None, voice: str | None = None
+    ctx: CommandContext, nodes: Sequence[Node], text: str, *, instance: str | None, voice: str | None
 ) -> SpokenText:
     """Speak a text on the one speech server of these nodes, or on ``instance``. Raises `SparkctlError`."""
     if not text.strip():

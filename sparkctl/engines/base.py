@@ -261,6 +261,15 @@ def refine_failure(
     if failure.cause is FailureCause.KV_CACHE_TOO_SMALL and (drafting := _find_draft_model(facts)):
         rest = f"The drafts ({drafting}) take a part of the memory, too: without them more is left for the cache."
         return replace(failure, remedy=f"{failure.remedy} {rest}")
+    if failure.cause is FailureCause.DISK_FULL and failure.weight == FailureWeight.DEATH and step == "weights":
+        return replace(
+            failure,
+            cause=FailureCause.CRASHED,
+            summary="The program died of a bus error (SIGBUS) while it read the weights.",
+            remedy="A weight file is shorter than it should be, or the disk or the share fails: compare the sizes with the hub's, and see dmesg "
+            f"on the node. If they are whole: {failure.remedy}",
+            field=None,
+        )
     if failure.cause is not FailureCause.CUDA_OUT_OF_MEMORY:
         return failure
     if is_serving:

@@ -32,10 +32,13 @@ from sparkctl.logs.line_patterns import (
     CHAIN_STARTS,
     DURATION_PATTERN,
     ERROR_LEVELS,
+    FORCED_STOP,
     LOGGING_ERROR,
     PACKAGE_NAME,
     PACKAGE_VERSION,
+    QUOTED_WORDS,
     REFUSED_REQUEST,
+    RELOADS,
     REQUEST_ERROR,
     REQUEST_HANDLER,
     REQUEST_MARK,
@@ -116,7 +119,8 @@ _SECOND_LOAD_STEPS = ("profiling", "kv-cache")  # of a draft model
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvidenceLine:
     """A line that may be evidence. ``serving``: the engine was ready by then. ``life``, ``moves`` and ``made`` count the
-    lines before it that showed the engine at work, its progress, and generated tokens. ``raw``: the line's beginning as the log
+    lines before it that showed the engine at work, its progress, and generated tokens; ``ordinary``: see `LogAnalyzer`. ``raw``: the
+    line's beginning as the log
     has it; ``is_of_request``: it stands in the traceback of a request that failed; ``is_context``: an exception with a known cause
     that was handled when another one came up."""
 
@@ -127,6 +131,7 @@ class EvidenceLine:
     life: int = 0
     moves: int = 0
     made: int = 0
+    ordinary: int = 0
     raw: str = ""
     is_of_request: bool = False
     is_context: bool = False
@@ -289,6 +294,9 @@ _MAX_REPORTED_DURATIONS = 64
 SURVIVED_LINES, _SURVIVED_LINES_FATAL = 3, 50
 # Lines with generated tokens since: a dying engine's front end prints at most one, for the seconds before.
 _SURVIVED_TOKEN_LINES = 2
+# Ordinary lines after a failure of a program that went on, and how many such lines count as much as one record of a log: what is
+# posted with a failure has some text after it, but hardly any records.
+_WENT_ON_LINES, _RECORD_LINES = 40, 4
 _MAX_BANNER_LINES = 40  # lines between an engine's name with its version and its settings, at most
 _MAX_FORGIVEN_LINES = 8  # lines in which a program may say what failed before it says that it tries again
 _MAX_HEAD_CHARS = 200  # of a line as the log has it, in which its prefixes stand
@@ -331,12 +339,14 @@ class LogAnalyzer:
     """Reads one log. A phase is never left backwards: draft models load weights after graphs were captured.
 
     ``whole``: the log is complete and not followed. It may hold several runs, of which the last counts, and lines that only
-    an engine at work prints prove that it was ready, even if the ready line is lost.
+    an engine at work prints prove that it was ready, even if the ready line is lost. ``is_unknown``: no line has shown yet whose log
+    this is; then ordinary lines, which are counted, show that the program went on after a failure.
     """
 
     engine: Engine
     ready: ReadinessRule
     whole: bool = False
+    is_unknown: bool = False
     phase: Phase = Phase.STARTING
     step: Step | None = None
     ready_line_seen: bool = False
@@ -354,6 +364,7 @@ class LogAnalyzer:
     stopped: EvidenceLine | None = None  # the first line of a requested stop
     _life: int = 0
     _made: int = 0
+    _ordinary: int = 0
     _lived_at: int = 0  # the last line of an engine at work
     _opened_at: int | None = None  # the first line since then of a traceback or a usage message
     _joined_from: int = 0
@@ -370,6 +381,7 @@ class LogAnalyzer:
     # An exception that no rule named, the lines of its message so far, and the weight of the first.
     _unnamed: tuple[LogLine, str, int, str | None] | None = None
     _standstills: int = 0  # in a row
+    _stood_at: int = 0  # the last line of a standstill
     _request_error: int = -_MAX_CHAIN_LINES  # the last line of what says that a request failed: its tracebacks follow
     _is_request_traceback: bool = False
     _ends_itself: bool = False
@@ -505,6 +517,8 @@ class LogAnalyzer:
             or all(seen.failure and seen.failure.is_warning for seen in self.open_failures)
         ):
             return None
+        if root.serving and self.stopped is not None and self.stopped.number > root.number and not self._has_died:
+            return None  # it served on until it was asked to stop
         is_the_end = not root.serving or self.fatal_line is not None
         if root.failure.weight >= FailureWeight.DEATH and root.failure.cause not in STARTUP_ONLY_CAUSES:
             is_the_end = True  # what only a start can say ends no engine at work: a client's picture or adapter
@@ -555,6 +569,8 @@ class LogAnalyzer:
         seen, latest = self.final_error, self.latest_line
         if seen is None or latest is None:
             return None
+        if not seen.text.startswith("{") and not looks_like_error(QUOTED_WORDS.sub("", seen.text)):
+            return None
         is_rest = latest.text[:1].isspace() or looks_like_error(latest.text)
         return seen if latest.number == seen.number or is_rest or tells_exit_status(seen.text) else None
 
@@ -579,7 +595,8 @@ class LogAnalyzer:
         )
         if opens is None:
             return self
-        fresh = LogAnalyzer(engine=self.engine, ready=self.ready, whole=self.whole)
+        fresh = LogAnalyzer(engine=self.engine, ready=self.ready, whole=self.whole, is_unknown=self.is_unknown)
+        fresh._ordinary = self._ordinary
         fresh.runs, fresh._latest, fresh._moves = self.runs + 1, self._latest, 1
         fresh.run_began = min(self._opened_at or opens.number, opens.number)
         earlier = [seen for seen in self.open_failures if seen.number < fresh.run_began]
@@ -638,6 +655,10 @@ class LogAnalyzer:
 
     def _has_survived(self, seen: EvidenceLine, failure: Failure) -> bool:
         since = self._life - seen.life
+        if self.is_unknown and self._ordinary - seen.ordinary >= _WENT_ON_LINES:
+            return True
+        if self._stood_at and failure.cause is FailureCause.WEDGED and not seen.serving and seen is self.failures[-1]:
+            return self._latest is not None and self._latest[0] - self._stood_at >= _WENT_ON_LINES
         # Without the ready line, requests that were answered show that it was ready: of streams, some after the death.
         if self.whole and self.was_ready and not seen.serving and (self.ready_line_seen or since >= SURVIVED_LINES):
             return True
@@ -656,6 +677,10 @@ class LogAnalyzer:
                 and not has_consequences(seen, self.failures)
             )
         return since >= SURVIVED_LINES or self._moves > seen.moves
+
+    @property
+    def _has_died(self) -> bool:
+        return any((one.failure is not None and one.failure.fatal) or _is_death(one) for one in self.failures)
 
     def _find_death_after(self, seen: EvidenceLine) -> EvidenceLine | None:
         """Return the line right after this one by which a part of the engine says that it ends: what serves may answer on."""
@@ -700,6 +725,7 @@ class LogAnalyzer:
             and self.phase is not Phase.STARTING
         ):
             self._latest, self._standstills = (line.number, text), 0
+            self._count_ordinary_line(line, content)
             if not self.ready_line_seen:
                 self._note_readiness(line, text)
             if content.signal is not None:
@@ -717,6 +743,7 @@ class LogAnalyzer:
             self._note_service()
         if content.is_serving or content.is_request:
             self._note_work(line, content)
+            self._count_ordinary_line(line, content)
             return
         text, traceback = content.plain, self._traceback
         is_exception = False
@@ -754,10 +781,25 @@ class LogAnalyzer:
             self._apply_signal(signal, line, text)
         elif content.is_error:
             self.last_error = self._note_error(line, text)
+        elif not is_exception and not traceback.is_open and not content.is_standstill:
+            self._count_ordinary_line(line, content)
         if content.level in ERROR_LEVELS:
             self._track_level_error(signal, line, text)
         if content.may_be_duration and not self.ready_line_seen:
             self._note_duration(line, text)
+
+    def _count_ordinary_line(self, line: LogLine, content: LineContent) -> None:
+        """Count a line that tells neither a failure nor a part of one, if it may matter that the program goes on."""
+        if (
+            not self.is_unknown
+            or not self.failures
+            or content.level in ERROR_LEVELS
+            or content.text[:1].isspace()
+            or is_harmless(content.text)
+        ):
+            return
+        is_record = content.level is not None or parse_log_time(line.when, line.text) is not None
+        self._ordinary += _RECORD_LINES if is_record else 1
 
     def _note_readiness(self, line: LogLine, text: str) -> None:
         if self.is_ready_line is not None and self.is_ready_line(text) and self._says_ready(text):
@@ -843,7 +885,7 @@ class LogAnalyzer:
 
     def _note_turning_point(self, line: LogLine, text: str) -> None:
         """Note that a run, a stop, a traceback or a usage message begins."""
-        begins = self.engine.signs.begins
+        begins = (*self.engine.signs.begins, *RELOADS)
         if text.startswith(begins):
             if self.whole:
                 self._begin_run(line, next(begin for begin in begins if text.startswith(begin)))
@@ -864,9 +906,9 @@ class LogAnalyzer:
             unnamed = build_unnamed_failure(text)
             if is_group_of_exceptions(text):
                 return LineSignal(failure=replace(unnamed, weight=FailureWeight.DYING))
-            said = text.partition(": ")[2]
-            told = self.engine.classify_line(f"RuntimeError: {said}") if said and not has_usual_name(text) else None
-            named = None if told is None else told.failure
+            rest = text.partition(": ")[2]
+            own = self.engine.classify_line(f"RuntimeError: {rest}") if rest and not has_usual_name(text) else None
+            named = None if own is None else own.failure
             return LineSignal(failure=unnamed if named is None or named.weight <= FailureWeight.EXCEPTION else named)
         message = f"{text}: {self._traceback.assertion}"
         joined = self.engine.classify_line(message)
@@ -906,10 +948,11 @@ class LogAnalyzer:
     def _count_standstill(self, line: LogLine, text: str) -> None:
         """Record that the engine stands still, once it has said so several times and nothing else."""
         self._standstills += 1
+        self._stood_at = line.number
         if self._standstills == _STANDSTILL_LINES:
-            told = {name: fact.value for name, fact in self.facts.items()}
+            facts = {name: fact.value for name, fact in self.facts.items()}
             failure = _STANDSTILL if self.was_ready else _SILENT_START
-            self._record_failure(refine_failure(failure, text, None, told, is_serving=self.was_ready), line, text)
+            self._record_failure(refine_failure(failure, text, None, facts, is_serving=self.was_ready), line, text)
 
     @property
     def cut_failure(self) -> EvidenceLine | None:
@@ -929,7 +972,7 @@ class LogAnalyzer:
     def _begins_stop(self, text: str) -> bool:
         """Tell whether an orderly stop begins here. If there was a failure before, the failure is the reason."""
         if text.startswith(STOP_REQUESTS):
-            return self.fatal_line is None
+            return self.fatal_line is None and FORCED_STOP not in text
         is_up = self.was_ready or (not self.whole and self._life > 0)  # the tail of a log may lack the ready line
         return is_up and text.startswith(SHUTDOWN_PHRASES) and self.fatal_line is None
 
@@ -953,19 +996,19 @@ class LogAnalyzer:
         )
 
     def _makes_tokens(self, text: str) -> bool:
-        told = self.engine.parse_stats_line(text)
-        return told is not None and bool(told.generation_rate)
+        stats = self.engine.parse_stats_line(text)
+        return stats is not None and bool(stats.generation_rate)
 
     def _is_at_work(self, text: str) -> bool:
-        told = self.engine.parse_stats_line(text)
-        return told is not None and told.kind not in (
+        stats = self.engine.parse_stats_line(text)
+        return stats is not None and stats.kind not in (
             StatsLineKind.PREFILL,
             StatsLineKind.HEALTH,
         )  # a warm-up has only those
 
     def _is_busy(self, text: str) -> bool:
-        told = self.engine.parse_stats_line(text)
-        return told is None or bool(told.generation_rate or told.prompt_rate)
+        stats = self.engine.parse_stats_line(text)
+        return stats is None or bool(stats.generation_rate or stats.prompt_rate)
 
     def _begin_run(self, line: LogLine, begin: str) -> None:
         """Begin a new run. If one began before, everything read so far belongs to an earlier run."""
@@ -975,7 +1018,7 @@ class LogAnalyzer:
                 self._banner,
                 self.get_last_run_analyzer(),
             )
-            fresh = LogAnalyzer(engine=self.engine, ready=self.ready, whole=self.whole)
+            fresh = LogAnalyzer(engine=self.engine, ready=self.ready, whole=self.whole, is_unknown=self.is_unknown)
             fresh.runs, fresh.run_began, fresh.before = ended.runs + 1, line.number, ended.end_cause
             fresh._preparer, fresh._joined_from, fresh._latest = self._preparer, self._joined_from, self._latest
             if banner is not None and line.number - banner[0] > _MAX_BANNER_LINES:
@@ -992,8 +1035,8 @@ class LogAnalyzer:
     def _refine_failure(self, failure: Failure, text: str, *, is_serving: bool) -> Failure:
         """Return the failure of a line as this start has it: by its step, and by what it has told."""
         step = None if self.step is None else self.step.name
-        told = {name: fact.value for name, fact in self.facts.items()}
-        return refine_failure(failure, text, step, told, is_serving=is_serving)
+        facts = {name: fact.value for name, fact in self.facts.items()}
+        return refine_failure(failure, text, step, facts, is_serving=is_serving)
 
     def _apply_signal(self, signal: LineSignal, line: LogLine, text: str) -> None:
         for fact in signal.facts:
@@ -1071,6 +1114,7 @@ class LogAnalyzer:
                 life=self._life,
                 moves=self._moves,
                 made=self._made,
+                ordinary=self._ordinary,
                 raw=line.text[:_MAX_HEAD_CHARS],
                 is_of_request=self._is_request_traceback,
             )
@@ -1183,19 +1227,19 @@ def _drop_harmless_failure(
     return replace(signal, failure=None) if is_exception_of_answer or is_of_request or is_warning else signal
 
 
-_RECORD_STARTS = ("ERROR: ", "CRITICAL: ", "WARNING: ", "INFO: ", "export ", "$ ")
+_COMMAND_STARTS = ("export ", "$ ")  # of a shell
 
 
 def _is_continuation(text: str, level: str | None, first_level: str | None) -> bool:
     """Tell whether a line may go on with the message before it: it has no header of its own, but for that which each line of the
     message has, and begins no other thing, such as a command of a shell."""
-    begins = text.startswith(TRACEBACK_STARTS) or text.startswith(_RECORD_STARTS) or text.endswith("\\")
+    begins = text.startswith(TRACEBACK_STARTS) or text.startswith(_COMMAND_STARTS) or text.endswith("\\")
     return not begins and not is_below_error(level) and level in (None, first_level)
 
 
 @cache
 def _list_turning_points(signs: LogSignature) -> tuple[str, ...]:
-    return (*signs.begins, *TRACEBACK_STARTS, *STOP_REQUESTS, *SHUTDOWN_PHRASES, *SELF_KILLS)
+    return (*signs.begins, *RELOADS, *TRACEBACK_STARTS, *STOP_REQUESTS, *SHUTDOWN_PHRASES, *SELF_KILLS)
 
 
 @cache

@@ -88,10 +88,10 @@ class LogDiagnoser:
         self._feed_unquoted_line(strip_quoting(raw, self._quoting) if self._quoting else raw)
 
     def _feed_held_lines(self) -> None:
-        held, self._held = self._held, None
-        if held:
-            self._quoting = find_common_quoting(held)
-            for raw in held:
+        lines, self._held = self._held, None
+        if lines:
+            self._quoting = find_common_quoting(lines)
+            for raw in lines:
                 self._feed_unquoted_line(strip_quoting(raw, self._quoting))
 
     def _feed_unquoted_line(self, raw: str) -> None:
@@ -256,11 +256,11 @@ class LogDiagnoser:
         if self._acceptance is None or self._acceptance[0] < max(analyzer.run_began, self._opening_line):
             return
         raw = self._acceptance[1]
-        told = analyzer.engine.parse_stats_line(prepare_raw_line(raw if isinstance(raw, bytes) else raw.encode()))
-        if told is None or told.accept_length is None:
+        stats = analyzer.engine.parse_stats_line(prepare_raw_line(raw if isinstance(raw, bytes) else raw.encode()))
+        if stats is None or stats.accept_length is None:
             return
-        share = "" if told.accept_rate is None else f", {told.accept_rate:.0%} of the drafts accepted"
-        yield EngineFact(EngineFactName.DRAFT_ACCEPTANCE, f"{told.accept_length:.2f} tokens a step{share}")
+        share = "" if stats.accept_rate is None else f", {stats.accept_rate:.0%} of the drafts accepted"
+        yield EngineFact(EngineFactName.DRAFT_ACCEPTANCE, f"{stats.accept_length:.2f} tokens a step{share}")
 
     def _describe_engine_line(self) -> tuple[int, str] | None:
         if self._engine_line is None:
@@ -291,7 +291,7 @@ class LogDiagnoser:
     def _create_analyzer(self, name: str) -> LogAnalyzer:
         engine = load_engine(name)
         rule = ReadinessRule(line=engine.defaults.ready_line or _DEFAULT_READY_LINE, health=None)
-        return LogAnalyzer(engine=engine, ready=self._ready or rule, whole=True)
+        return LogAnalyzer(engine=engine, ready=self._ready or rule, whole=True, is_unknown=self._engine is None)
 
     def _detect_engine_change(self, line: LogLine) -> None:
         """Change to another engine where one starts: a log may hold several engines, one after the other."""
@@ -330,6 +330,7 @@ class LogDiagnoser:
             if is_mark is not None and is_mark(head):
                 self._engine, self._engine_line = name, (line.number, head)
                 self._analyzers = {name: self._analyzers.get(name) or self._create_analyzer(name)}
+                self._analyzers[name].is_unknown = False
                 return
             if any(hint in head for hint in hints):
                 self._hints[name] = self._hints.get(name, 0) + 1
@@ -395,11 +396,11 @@ def _judge_log(analyzer: LogAnalyzer, name: str | None, plan: LaunchPlan | None)
         )
     if name is None and (warned := analyzer.closing_warning) is not None:
         return _build_likely_verdict_from_line(warned, plan)
-    if name is None and (said := analyzer.last_words) is not None:
+    if name is None and (last_words := analyzer.last_words) is not None:
         return _build_likely_verdict(
             FailureCause.CRASHED,
             "No known engine wrote this log; its last line that looks like an error is the proof.",
-            said,
+            last_words,
             "Read the log around this line; --engine names the engine.",
         )
     return None

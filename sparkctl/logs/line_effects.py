@@ -27,6 +27,7 @@ from sparkctl.logs.line_patterns import (
     MODEL_CONFIG_READ,
     PACKAGE_VERSION,
     READER_FRAME,
+    RELOADS,
     REQUEST_MARK,
     SELF_KILLS,
     SETTINGS_FRAME,
@@ -83,6 +84,7 @@ class EffectTable:
         self._starts = _get_text_shapes(
             (
                 *signs.begins,
+                *RELOADS,
                 *signs.standstill,
                 *signs.served,
                 *STOP_REQUESTS,

@@ -23,6 +23,7 @@ _HARMLESS_LINE = re.compile(
     r"^(?:Traceback |frame #\d+: "
     r"|The above exception was|During handling of the above|Ignore import error|server_args=|non-default args|Initializing a V1"
     r"|\[ {0,8}\d{1,7}\.\d{1,6}\] "  # the kernel's: no program ended by what no rule knows
+    r"|fatal: not a git repository"
     r"|--- Logging error ---|(?:error: )?XDG_RUNTIME_DIR |bash: (?:cannot set terminal process group|no job control)"  # a shell without a terminal
     r"|(?:ggml_backend_load_best|load_backend): |\[c10d\] The client socket cannot be initialized"  # what they try one by one
     r"|(?:[Ff]ailed|[Ee]rror(?:ed|s)?) (?:requests?|rate|prompts?|samples|count)\b[^:=]{0,30}[:=] {0,60}[\d.,]{1,20} ?%?\s*$"  # a benchmark's table
@@ -69,8 +70,11 @@ ACCESS_LINE = re.compile(
 # Printed only after a request to stop, at any time: lines of vLLM, SGLang and Python.
 STOP_REQUESTS = (
     *("API server: shutdown triggered", "SIGTERM received", "Signal SIGTERM received", "Received SIGTERM"),
-    *("KeyboardInterrupt", "Received KeyboardInterrupt"),
+    *("KeyboardInterrupt", "Received KeyboardInterrupt", "slurmstepd: error: *** JOB ", "slurmstepd: error: *** STEP "),
 )
+FORCED_STOP = " DUE TO "  # of Slurm's: a time limit, a node that failed, another job; without it somebody asked for it
+# uvicorn starts its program again, after an edit.
+RELOADS = ("WARNING:  StatReload detected ", "WARNING:  WatchFiles detected ")
 # Printed at an orderly stop. Before it is ready, a server prints some of these after a failure, too.
 SHUTDOWN_PHRASES = (
     *("Shutting down FastAPI HTTP server", "Shutdown initiated", "Application shutdown complete"),
@@ -211,8 +215,17 @@ _LEVELS_OF_LOGFMT = {
 }
 
 
+# Of a record without a header, as uvicorn writes them, and of a program's own words.
+_LEVELS_BY_START = {f"{level}: ": level for level in ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")} | {
+    "Warning: ": "WARNING"
+}
+_LEVEL_STARTS = tuple(_LEVELS_BY_START)
+
+
 def find_stated_level(text: str) -> str | None:
-    """Return the level that a line of the form ``time=… level=warning msg=…`` states, if it is below error."""
+    """Return the level that a line states by its first word, or in the form ``time=… level=warning msg=…`` if it is below error."""
+    if text.startswith(_LEVEL_STARTS):
+        return _LEVELS_BY_START[f"{text.partition(':')[0]}: "]
     if not text.startswith(("time=", "ts=", "t=", "level=", "lvl=")):
         return None
     found = _LOGFMT_LEVEL.match(text)
@@ -243,6 +256,8 @@ def looks_like_error(text: str) -> bool:
     return False
 
 
+# What a program only quotes, such as the text that it reads out.
+QUOTED_WORDS = re.compile(r"(?<!\w)(?:\"[^\"]{1,2000}\"|'(?:[^']|(?<=\w)'(?=\w)){1,2000}+'(?!\w))")
 CLOCK = r"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"  # a time of day
 ZONE_OFFSET = r"[+-]\d\d:?\d\d"
 _TIMESTAMP = rf"\[?\d{{4}}-\d\d-\d\d[T ]{CLOCK}(?:Z|{ZONE_OFFSET})\]? "
@@ -302,11 +317,11 @@ def is_quoted(line: str) -> bool:
 
 def find_common_quoting(lines: Sequence[str]) -> str:
     """Return the common quoting of these lines, as in forums and mails: ``> ``, or three spaces and more."""
-    told = [line for line in lines if line.strip(" \t>\r\n")]
-    least, most = (min(told), max(told)) if told else ("", "")  # the common prefix of these two is common to all
+    texts = [line for line in lines if line.strip(" \t>\r\n")]
+    least, most = (min(texts), max(texts)) if texts else ("", "")  # the common prefix of these two is common to all
     alike = next((at for at, (one, other) in enumerate(zip(least, most, strict=False)) if one != other), len(least))
     found = _QUOTING_PATTERN.match(least[:alike])
-    if found is None or (len(found[0]) == _FRAME_INDENTATION and any(FRAME_PATTERN.match(line) for line in told)):
+    if found is None or (len(found[0]) == _FRAME_INDENTATION and any(FRAME_PATTERN.match(line) for line in texts)):
         return ""  # an excerpt that begins within a traceback
     return found[0]
 
@@ -468,7 +483,7 @@ class TracebackReader:
         if self._has_told:
             self.assertion, self.handled, self.mistaken, self._has_told = None, (), None, False
             self.refuses_settings = False
-        if TRACEBACK_HEADER in text:
+        if TRACEBACK_HEADER in text and rf"{TRACEBACK_HEADER}\n" not in text:  # not a text of a program's in quotes
             self._open(number, _find_own_writer(raw, text), level)
             return False
         if self.is_open:
@@ -554,10 +569,10 @@ class TracebackReader:
             return None
         source = " ".join(self._statement)
         raised = _RAISED.match(source)
-        said = "".join(found["double"] or found["single"] or "" for found in _STRING.finditer(source))
+        message = "".join(found["double"] or found["single"] or "" for found in _STRING.finditer(source))
         if raised is None:
             return None
-        return f"{raised['name']}: {said}" if said else str(raised["name"])
+        return f"{raised['name']}: {message}" if message else str(raised["name"])
 
     def _read_frame_line(self, number: int, text: str) -> None:
         source = text.strip()

@@ -12,9 +12,12 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from sparkctl.concurrency import yield_to_input
 from sparkctl.context import CommandContext
+from sparkctl.engines import load_engine
 from sparkctl.errors import ContainerNotFound, DockerError, LogUnreadable
+from sparkctl.logs.analyzer import LogAnalyzer
 from sparkctl.model.container import Container
 from sparkctl.model.events import Emit, WarningEmitted
+from sparkctl.model.launch_plan import ReadinessRule
 from sparkctl.model.text.log_line import LogLine
 from sparkctl.model.text.secrets import LineMasker
 from sparkctl.transport.docker.log_resume import LogPosition
@@ -60,8 +63,8 @@ class ContainerLogReader:
     """Follows a container's log while somebody subscribes, and keeps the newest lines.
 
     It has no task of its own: the subscriber that needs the next lines reads them, for all, and meets the stream's errors;
-    the others read on from there. It reads only as fast as the slowest subscriber, unless an essential one (the watch of a
-    start) subscribes: then a slow one falls behind and reads what it missed from Docker.
+    the others read on from there. It reads only as fast as the slowest subscriber, unless the watch of a start
+    subscribes: then a slow one falls behind and reads what it missed from Docker.
     """
 
     def __init__(self) -> None:
@@ -86,6 +89,13 @@ class ContainerLogReader:
         self._stream = stream
         self.end = 0 if stream.position is None else stream.position.lines
         stream.on_gap = self._note_gap
+
+    @property
+    def analyzer(self) -> LogAnalyzer | None:
+        """What a watched start knows of this log; None without one, or while the stream is cut."""
+        if self._batches is None:
+            return None
+        return next((feed.analyzer for feed in self._feeds if feed.analyzer is not None), None)
 
     def attach(self, feed: LogFeed, secrets: frozenset[str]) -> None:
         """Add a subscriber; ``secrets`` are masked for all of them from now on, in the lines of the ring too."""
@@ -175,7 +185,7 @@ class ContainerLogReader:
             self._held -= len(self._ring.popleft().lines)
 
     def _must_wait(self) -> bool:
-        if any(feed.is_essential for feed in self._feeds):
+        if any(feed.analyzer is not None for feed in self._feeds):
             return False
         return any(feed.is_joined and self.end - feed.cursor > _RING_LINES // 2 for feed in self._feeds)
 
@@ -193,7 +203,7 @@ class LogFeed:
 
     ``since`` (unix seconds) and ``tail`` (lines) set where it begins, or ``stream`` does, which may have been read from
     already; lines are numbered from there. ``secrets`` are masked. ``on_gap`` is called where Docker had rotated lines
-    away. ``is_essential``: nobody else's pace holds it up.
+    away. A watched start has an ``analyzer``, which reads all that the feed yields: nobody else's pace holds it up.
     """
 
     def __init__(
@@ -206,13 +216,13 @@ class LogFeed:
         stream: ContainerLogStream | None = None,
         secrets: Collection[str] = (),
         on_gap: Callable[[], None] | None = None,
-        is_essential: bool = False,
+        analyzer: LogAnalyzer | None = None,
     ) -> None:
-        self.is_essential = is_essential
+        self.analyzer = analyzer
         self.is_joined = False  # it reads what the reader reads
         self.cursor = 0  # the number, in the reader's count, of the last line taken; once it has joined
         self._link, self._id = session.link, container_id
-        self._since, self._is_short = since, is_essential or tail is not None
+        self._since, self._is_short = since, analyzer is not None or tail is not None
         self._own = stream or ContainerLogStream(session.link, container_id, since=since, tail=tail, on_gap=on_gap)
         self._on_gap = on_gap
         self._secrets = frozenset(secrets)
@@ -351,6 +361,31 @@ async def read_log(
         async for lines in batches:
             yield masker.mask_batch(lines)
             await yield_to_input()
+
+
+async def analyze_log(
+    session: NodeSession,
+    container_id: str,
+    engine: str,
+    ready: ReadinessRule,
+    *,
+    since: float | None = None,
+    tail: int | None = None,
+    most: int | None = None,
+) -> LogAnalyzer:
+    """Return what a container's log says so far: as the start that is watched over this connection knows it, else read once.
+
+    ``since`` and ``tail`` as in `LogFeed`; ``most``: stop after so many lines, or with the line that says ready. Raises as `read_log`.
+    """
+    if (watching := _get_reader(session.link, container_id).analyzer) is not None:
+        return watching
+    analyzer = LogAnalyzer(engine=load_engine(engine), ready=ready)
+    async with aclosing(read_log(session, container_id, since=since, tail=tail)) as batches:
+        async for lines in batches:
+            analyzer.feed_lines(lines[:most])
+            if most is not None and ((most := most - len(lines)) <= 0 or analyzer.was_ready):
+                break
+    return analyzer
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,7 +74,7 @@ class IncrementalSearch:
                 begin = at
 
 
-def select_matching(patterns: Sequence[FilterPattern | None], source: int | None = None) -> RecordSelector:
+def select_matching(patterns: Sequence[FilterPattern | None], source: int | None) -> RecordSelector:
     """Return a selector for records that match all patterns and are from this source (None: from any)."""
 
     def select_records(records: Sequence[str]) -> list[int]:

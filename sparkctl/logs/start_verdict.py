@@ -11,7 +11,7 @@ import signal
 from sparkctl.engines.base import Engine, FailureWeight
 from sparkctl.errors import DiskFull, DockerError, DockerPermissionDenied, GpuRuntimeMissing, ImageNotFound, PortInUse
 from sparkctl.logs import verdict_builder
-from sparkctl.logs.analyzer import EvidenceLine, LogAnalyzer
+from sparkctl.logs.analyzer import LogAnalyzer
 from sparkctl.logs.verdict_builder import suggest_field_change
 from sparkctl.model.container import Container
 from sparkctl.model.guard_state import GuardMemoryReading, GuardReceipt
@@ -76,16 +76,16 @@ def build_docker_error_verdict(
     plan: LaunchPlan, engine: Engine, error: DockerError, again: str, *, old_is_gone: bool
 ) -> Verdict:
     """Return why Docker did not start it, by the kind of error, or by its message if that names a cause."""
-    said = redact(error.message, plan.secret_values)
-    signal = engine.classify_line(said)
+    message = redact(error.message, plan.secret_values)
+    signal = engine.classify_line(message)
     failure = None if signal is None else signal.failure
     cause = next((cause for kind, cause in _DOCKER_ERROR_CAUSES if isinstance(error, kind)), None)
     hint = error.hint or (None if failure is None else failure.remedy)
     return Verdict(
         cause=cause or (FailureCause.DOCKER_REFUSED if failure is None else failure.cause),
-        summary=f"Docker on {plan.node} did not start {plan.instance}: {said}."
+        summary=f"Docker on {plan.node} did not start {plan.instance}: {message}."
         + (" The one that ran before was stopped." if old_is_gone else ""),
-        evidence=(Evidence(said, "docker"),),
+        evidence=(Evidence(message, "docker"),),
         remedy=hint or f"fix the profile, then: {again}",
     )
 
@@ -144,11 +144,6 @@ def describe_memory_drop(receipt: GuardReceipt, within: float | None = None) -> 
         f"MemAvailable fell from {format_size(top.available)} to {format_size(receipt.available)} "
         f"in {format_duration(max(0.1, receipt.at - top.at))}"
     )
-
-
-def build_fatal_line_verdict(plan: LaunchPlan, log: LogAnalyzer, fatal: EvidenceLine) -> Verdict:
-    """Return the verdict for a log line after which the engine cannot become ready, though its process still runs."""
-    return verdict_builder.build_verdict(log, plan) or verdict_builder.build_verdict_from_line(fatal, plan)
 
 
 def build_timeout_verdict(

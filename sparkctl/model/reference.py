@@ -284,7 +284,7 @@ def _check_count(value: object, least: int) -> int:
 
 
 def find_comparable_rate(
-    reference: ComparableReference | None, numbers: EngineMeter | None, context: float | None = None
+    reference: ComparableReference | None, numbers: EngineMeter | None, context: float | None
 ) -> FigureRange | None:
     """Return what the source measured in this engine's situation, None if it measured another one.
 

@@ -8,7 +8,7 @@ is the one place where the kernel's witness enters verdicts.
 from __future__ import annotations
 
 import re
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -163,6 +163,7 @@ def _decode_boot_end(data: object) -> BootEnd | None:
 _TIMEOUT_SECONDS = 10.0
 _BOOT_BEFORE_TIMEOUT_SECONDS = 60.0
 _MAX_EVENTS = 200
+_FIGURES = re.compile(r"0x[0-9a-fA-F]+|[0-9]+")
 _NEWS_SECONDS = 30.0  # seconds before the first sample from which on an event is news
 READ_RIGHT_REMEDY = (
     "sudo usermod -aG adm $USER on the node, then log in again; or for all users: sudo sysctl kernel.dmesg_restrict=0"
@@ -193,8 +194,8 @@ async def read_kernel_log_if_possible(session: NodeSession) -> KernelLog | None:
 
 
 class KernelHistory:
-    """The events of one node, from samples, of this boot; the latest last. An agent that starts again sends old events
-    again: they count once.
+    """The events of one node, from samples, of this boot; the latest last. An agent that starts again sends the whole log
+    again, in which lines that differ in figures alone are one: what was logged meanwhile is an event, the rest counts once.
     """
 
     def __init__(self) -> None:
@@ -202,28 +203,43 @@ class KernelHistory:
         self.trouble: str | None = None
         self._boot: str | None = None
         self._news_from: float | None = None
-        self._known: dict[tuple[float, str], None] = {}  # the oldest first
+        self._read_until = -1.0  # seconds since boot of the last line that was sent
+        self._counts: Counter[tuple[str, str | None]] = Counter()  # how many lines with these words were sent
 
     def add_sample(self, sample: Sample, boot: str | None) -> tuple[KernelEvent, ...]:
         """Add the events of a sample; return those that are news: logged since sparkctl looks."""
         if boot != self._boot:
-            self._boot, self._news_from = boot, None
-            self._known.clear()
+            self._boot, self._news_from, self._read_until = boot, None, -1.0
+            self._counts.clear()
             self.events.clear()
         if self._news_from is None:
             self._news_from = sample.uptime - _NEWS_SECONDS
         if sample.kernel is None:
             return ()
         self.trouble = sample.kernel.trouble
-        lines = [line for line in sample.kernel.lines if (line.at, line.text) not in self._known]
-        self._known.update(((line.at, line.text), None) for line in lines)
-        while len(self._known) > 4 * _MAX_EVENTS:
-            del self._known[next(iter(self._known))]
         began = sample.time - sample.uptime
-        found = decode_kernel_lines(lines, lambda at: began + at)
+        found = decode_kernel_lines(self._list_new_lines(sample.kernel.lines), lambda at: began + at)
         self.events += found
         news = self._news_from + began
         return tuple(one for one in found if one.at >= news and is_worth_a_line(one))
+
+    def _list_new_lines(self, lines: Sequence[KernelLine]) -> list[KernelLine]:
+        """Return the lines that were not sent before; of a group that was sent in part, the rest, at the time of its last."""
+        until, new = self._read_until, []
+        for line in lines:
+            last, count, words = line.last or line.at, line.count or 1, (_FIGURES.sub("0", line.text), line.container)
+            if last <= until:
+                continue
+            if line.at <= until:
+                count = max(1, count - self._counts[words])
+                new.append(replace(line, at=last, count=count))
+            else:
+                new.append(line)
+            self._counts[words] += count
+            self._read_until = max(self._read_until, last)
+        if len(self._counts) > 4 * _MAX_EVENTS:
+            self._counts = Counter(dict(self._counts.most_common(_MAX_EVENTS)))
+        return new
 
 
 def is_worth_a_line(event: KernelEvent) -> bool:
@@ -238,7 +254,9 @@ def format_log_start(log: KernelLog) -> str:
 
 _ORIGIN = "kernel"
 _BEFORE_END_SECONDS = 120.0  # an event of the machine so long before the end belongs to it
-_CLOCK_SLACK_SECONDS = 60.0  # the kernel's clock drifts against the node's, a second a day; Docker reports an end late
+_END_SLACK_SECONDS = 60.0  # Docker reports an end late
+_START_SLACK_SECONDS = 2.0  # what the kernel logged before the container was started is not about it
+_CLOCK_DRIFT = 2 / 86400  # the kernel's clock drifts against the node's, by a second a day
 _MAX_EVIDENCE = 4
 # The engine's log has no cause of its own: what the kernel saw is the cause.
 _OPEN_CAUSES = frozenset(
@@ -286,7 +304,8 @@ def add_kernel_evidence(verdict: Verdict, log: KernelLog | None, container: Cont
     has_ended = not container.is_alive and container.finished is not None
     ended = container.finished if has_ended and container.finished is not None else log.now
     began = container.started if container.started is not None else ended - _BEFORE_END_SECONDS
-    during = [one for one in log.events if began - _CLOCK_SLACK_SECONDS <= one.last <= ended + _CLOCK_SLACK_SECONDS]
+    first = _find_first_moment(log, began)
+    during = [one for one in log.events if first <= one.last <= ended + _END_SLACK_SECONDS]
     late = [one for one in during if not has_ended or ended - one.last <= _BEFORE_END_SECONDS]
     kills = [one for one in during if one.kind is KernelEventKind.OOM_KILL and one.container == container.id]
     faults = [one for one in late if one.kind in _GPU_KINDS and _hits_container(one, container)]
@@ -307,7 +326,12 @@ def find_oom_kill(log: KernelLog, container: Container) -> KernelEvent | None:
     """Return the last OOM kill in a container since it was started."""
     began = container.started or 0.0
     kills = [one for one in log.events if one.kind is KernelEventKind.OOM_KILL and one.container == container.id]
-    return next((one for one in reversed(kills) if one.last >= began - _CLOCK_SLACK_SECONDS), None)
+    return next((one for one in reversed(kills) if one.last >= _find_first_moment(log, began)), None)
+
+
+def _find_first_moment(log: KernelLog, began: float) -> float:
+    """Return from when on a line may be about a container that was started then (unix seconds)."""
+    return began - _START_SLACK_SECONDS - max(0.0, log.now - began) * _CLOCK_DRIFT
 
 
 def _hits_container(event: KernelEvent, container: Container) -> bool:

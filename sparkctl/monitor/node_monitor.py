@@ -18,8 +18,7 @@ from sparkctl.concurrency import gather_or_cancel, run_in_background
 from sparkctl.context import CommandContext
 from sparkctl.engines import load_engine
 from sparkctl.errors import DockerError, GuardUnavailable, InvalidInput, NodeError, UnreadableAnswer
-from sparkctl.logs.analyzer import LogAnalyzer
-from sparkctl.logs.reader import read_log
+from sparkctl.logs.reader import analyze_log
 from sparkctl.model.container import Container
 from sparkctl.model.engine_metrics import EngineActivity, EngineFact, EngineMeter
 from sparkctl.model.events import (
@@ -223,28 +222,16 @@ class EngineFactsReader:
             if container in self._read:
                 continue
             facts: tuple[EngineFact, ...] = ()
+            ready = ReadinessRule(line=load_engine(engine).defaults.ready_line, health=None)
             with suppress(DockerError, TimeoutError):  # an unreadable log has no facts
                 async with asyncio.timeout(_LOG_TIMEOUT_SECONDS):
-                    facts = await self._read_facts(container, engine)
+                    log = await analyze_log(self._session, container, engine, ready, most=_MAX_FACT_LINES)
+                    facts = tuple(log.facts.values())
             self._read.add(container)
             if facts:
                 self._emit(
                     EngineFactsReported(self._session.clock.unix_time(), self._session.node.name, container, facts)
                 )
-
-    async def _read_facts(self, container: str, engine: str) -> tuple[EngineFact, ...]:
-        known = load_engine(engine)
-        reader, left = (
-            LogAnalyzer(engine=known, ready=ReadinessRule(line=known.defaults.ready_line, health=None)),
-            _MAX_FACT_LINES,
-        )
-        async with aclosing(read_log(self._session, container)) as batches:
-            async for batch in batches:
-                reader.feed_lines(batch[:left])
-                left -= len(batch)
-                if reader.was_ready or left <= 0:
-                    break
-        return tuple(reader.facts.values())
 
 
 _GUARD_POLL_SECONDS = 10.0

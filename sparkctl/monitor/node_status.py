@@ -610,23 +610,16 @@ async def _was_asked_to_stop(session: NodeSession, container: Container) -> bool
 
 async def _read_log_tail(session: NodeSession, container: Container, lines: int = _TAIL_LINES) -> LogAnalyzer | None:
     """Read the end of its log, None if its engine is not known. The imports are late, as this is rarely needed."""
-    from sparkctl.engines import engine_names, load_engine
-    from sparkctl.logs.analyzer import LogAnalyzer
-    from sparkctl.transport.docker.log_stream import ContainerLogStream
+    from sparkctl.engines import engine_names
+    from sparkctl.logs.reader import analyze_log
 
     engine = container.get_label(ContainerLabel.ENGINE) or ""
     if engine not in engine_names():
         return None
     rule = parse_ready_rule_label(container) or ReadinessRule(line=None, health=None)
-    log = LogAnalyzer(engine=load_engine(engine), ready=rule)
     # After a restart, older lines of the log do not describe the current run.
     begun = (await session.docker.inspect_container(container.id)).started
-    async with aclosing(
-        ContainerLogStream(session.link, container.id, since=begun, tail=lines).read_available()
-    ) as batches:
-        async for batch in batches:
-            log.feed_lines(batch)
-    return log
+    return await analyze_log(session, container.id, engine, rule, since=begun, tail=lines)
 
 
 _INSPECTION_SECONDS = 30.0  # seconds: an environment never changes, and a restart is not urgent

@@ -132,7 +132,7 @@ def build_guard_program(
 
 
 @cache
-def read_pynvml_source(program: str = "agent") -> bytes:
+def read_pynvml_source(program: str) -> bytes:
     """Return the part of the installed pynvml that a program uses, b"" if it is not installed."""
     spec = importlib.util.find_spec("pynvml")
     if spec is None or spec.origin is None:

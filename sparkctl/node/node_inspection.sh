@@ -1,5 +1,7 @@
 # sparkctl look 1
 # Runs on the Spark as `sh -s -- SECTION...`, from stdin, leaves nothing behind and changes nothing.
+# A shell script, not a part of agent.py: `doctor` and `status` must answer where python3 is missing or too old (section health tells),
+# and `down` where memory is so short that no interpreter starts. A verb reads /proc once here; the panel's samples are the agent's.
 # Each section: a line "@@ NAME", what was read, and last of all "@@ end" (whatever a login shell printed before is skipped).
 export LC_ALL=C PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin"
 # Is a path there? "hidden": behind a folder that this user may not search, where Docker, as root, may well find it.

@@ -46,7 +46,7 @@ def find_editor() -> list[str]:
     return [found]
 
 
-def build_editor_argv(words: Sequence[str], path: Path, line: int | None, column: int | None = None) -> list[str]:
+def build_editor_argv(words: Sequence[str], path: Path, line: int | None, column: int | None) -> list[str]:
     """Return the argv that opens a file, at a line and column where the editor is known to take them."""
     name = Path(words[0]).name
     wait = ["--wait"] if name in _WINDOW_EDITORS and not {"--wait", "-w"} & set(words) else []

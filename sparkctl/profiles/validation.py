@@ -388,6 +388,8 @@ def parse_setting(text: str) -> YamlValue:
         )
     if steps[0] == "env" and len(steps) > 2:
         steps = ["env", ".".join(steps[1:])]
+    if steps[0] != "env" and not value.strip():  # a shell's variable that is not set, more often than a wish
+        raise InvalidFile([FileIssue(place, "it has no value; write null to take the profile's own away")])
     item = _parse_setting_value(value, place, is_text=steps[0] == "env")
     for step in reversed(steps):
         item = YamlValue(place, {step: YamlEntry(place, item)})

@@ -187,9 +187,7 @@ def _render_key_group(name: str, actions: Sequence[Action], now: ActionContext, 
 _CLAUSE_END_PATTERN = re.compile(r"[;:(]|, (?=as |and |with |why)")
 
 
-def render_key_help(
-    actions: Sequence[Action], now: ActionContext, words: str, columns: int | None = None
-) -> list[TextRow]:
+def render_key_help(actions: Sequence[Action], now: ActionContext, words: str, columns: int | None) -> list[TextRow]:
     """Return each action of this screen: its keys, its title, its command and why it is not possible now. ``words``: only
     actions that have all of them. Wrapped to ``columns``, below the titles."""
     from sparkctl.views.text.line_wrap import wrap_styled_line

@@ -78,11 +78,16 @@ class KeyQueue:
         return asyncio.get_running_loop().time() < self._ignore_until
 
     def put_event(self, event: events.Key | events.Paste) -> None:
-        """Queue a key. Escape cancels what is being opened, and drops the keys typed for it."""
+        """Queue a key. Escape cancels what is being opened, and drops the keys typed for it.
+
+        It also closes a dialog that has just opened by itself; whoever does that has seen it, and goes on typing.
+        """
         self._taken = asyncio.get_running_loop().time()
         is_escape = isinstance(event, events.Key) and event.key == "escape"
         if self._is_closed or self._other_programs or (self.is_deaf and not is_escape):
             return
+        if is_escape:
+            self._ignore_until = 0.0
         if self._opening and is_escape:
             self._typed.clear()
             for task in self._opening:

@@ -40,7 +40,7 @@ def has_few_colours() -> bool:
     return (console.color_system or "") in _FEW_COLOURS
 
 
-def build_theme_styles(theme: Theme, *, colourless: bool, colour_system: str | None = None) -> dict[TextStyle, Style]:
+def build_theme_styles(theme: Theme, *, colourless: bool, colour_system: str | None) -> dict[TextStyle, Style]:
     """Return the style of each `TextStyle`. ``colourless``: bold and dim only, for NO_COLOR. ``colour_system``: the terminal's, as
     Rich calls it; with sixteen colours the nearest one of a hue is often grey, so the terminal's own are used."""
     if colourless or theme.ansi or colour_system in _FEW_COLOURS:

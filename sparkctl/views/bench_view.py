@@ -91,7 +91,7 @@ def _render_wide(run: BenchRun) -> list[TextRow]:
     ]
 
 
-def render_run(run: BenchRun, baseline: BenchRun | None = None, *, is_wide: bool = False) -> list[TextRow]:
+def render_run(run: BenchRun, baseline: BenchRun | None, *, is_wide: bool = False) -> list[TextRow]:
     """Return a run: its set-up, its cells or kinds of text; ``baseline``: the run without drafts that these are compared with.
 
     ``is_wide``: with steps, acceptance by position, estimated bandwidth and temperature of each cell.

@@ -279,7 +279,7 @@ def format_tunnel_state(event: TunnelStateChanged) -> str:
 _BAR_COLUMNS, _MIN_BAR_COLUMNS, _MIN_NAME_COLUMNS = 20, 8, 10  # of the line of a download
 
 
-def format_transfer(event: TransferProgressed, columns: int | None = None) -> str:
+def format_transfer(event: TransferProgressed, columns: int | None) -> str:
     """Return ``files of qwen36  12.3 of 34.2 GiB  36 %  1.21 GB/s  0:18 left``, without what is not known.
 
     ``columns``: what there is room for; the name is shortened for it, the figures never.
@@ -309,7 +309,7 @@ def _shorten_middle(text: str, columns: int | None) -> str:
     return f"{text[: kept // 2]}…{text[kept // 2 - kept :]}"
 
 
-def render_transfer_bars(event: TransferProgressed, columns: int | None = None) -> list[TextRow]:
+def render_transfer_bars(event: TransferProgressed, columns: int | None) -> list[TextRow]:
     """Return the progress as a terminal shows it: a bar for all of it, and one below it for each part that comes now.
 
     ``columns``: of the terminal; where it is narrow the bars are shorter, then the names, and the figures stay whole.

@@ -50,7 +50,7 @@ def format_answer_check(found: FindingReported) -> list[str]:
 
 
 def format_node_findings(
-    findings: Sequence[Finding], now: float, width: int | None = None, wanted: Collection[str] | None = None
+    findings: Sequence[Finding], now: float, width: int | None, wanted: Collection[str] | None
 ) -> list[str]:
     """Return the findings of a node as lines of at most ``width`` columns; see `_render_node_findings`."""
     rows = _render_node_findings(findings, now, wanted)

@@ -68,7 +68,13 @@ def ask_to_stop(instance: str | None) -> Callable[[PanelApp], object]:
 def pick_profile(panel: PanelApp) -> object:
     """Open the list of profiles to start."""
     return panel.push_screen(
-        ProfilePicker(list_startable_profiles(()), lambda: panel.build_action_context().views, panel.selected_node)
+        ProfilePicker(
+            list_startable_profiles(()),
+            lambda: panel.build_action_context().views,
+            panel.selected_node,
+            to_switch=False,
+            title="start a profile",
+        )
     )
 
 
@@ -80,7 +86,7 @@ DIALOGS: dict[str, tuple[DialogScene, ...]] = {
         DialogScene("stop", push=ask_to_stop("qwen36-ngram")),
         DialogScene("free", push=ask_to_stop(None)),
         DialogScene("start", push=pick_profile),
-        DialogScene("import", push=lambda panel: panel.push_screen(ImportProfileDialog())),
+        DialogScene("import", push=lambda panel: panel.push_screen(ImportProfileDialog(begun=""))),
     ),
     "failure": (DialogScene("remove", push=ask_to_stop("qwen36")),),
     "logs": (DialogScene("keys-of-log", ("?",)), DialogScene("find-in-log", ("/", *"error"))),

@@ -139,7 +139,7 @@ async def test_a_click_in_the_picker_selects_a_profile_or_a_spark(tmp_path: Path
         await enact_scene(pilot, scene)
         offers = list_startable_profiles(())
         views = panel.build_action_context().views
-        picker = ProfilePicker(offers, lambda: views, "spark1", to_switch=True)
+        picker = ProfilePicker(offers, lambda: views, "spark1", to_switch=True, title="start a profile")
         answers: list[object] = []
         panel.push_screen(picker, answers.append)
         await pilot.pause()
@@ -178,7 +178,7 @@ async def test_a_click_on_a_completion_takes_it(tmp_path: Path) -> None:
         def complete_line(self, line: str, instances: object = None) -> tuple[str, ...]:
             return tuple(verb for verb in self.verbs if verb.startswith(line))
 
-    dialog = CommandLineDialog(Verbs(), (), "p")  # type: ignore[arg-type]
+    dialog = CommandLineDialog(Verbs(), (), "p", refused=None)  # type: ignore[arg-type]
     async with open_dialog(dialog, tmp_path) as (pilot, answers):  # type: ignore[arg-type]
         found = dialog.query_one("#found", TextSurface)
         x = found.plain_lines[0].index("plan")

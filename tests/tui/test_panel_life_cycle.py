@@ -163,7 +163,7 @@ def test_options_of_the_panel_do_not_go_with_a_verb() -> None:
 async def test_a_config_that_is_saved_is_taken_in_and_one_with_faults_is_not(tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
     path.write_text(json.dumps({"nodes": [{"name": "one", "host": "192.0.2.1"}]}))
-    made = build_panel_options(load_config(path).nodes, tmp_path, reload=_ConfigReloader(path))
+    made = build_panel_options(load_config(path).nodes, tmp_path, reload=_ConfigReloader(path, readonly=False))
     async with open_panel(made) as pilot:
         await wait_for_text(pilot, "one ")
         path.write_text("nodes: [{name: one, host: 192.0.2.1}, {name: two, host: 192.0.2.2}]\nkeys: {help: f2}\n")
@@ -188,7 +188,7 @@ async def test_a_config_that_is_saved_is_taken_in_and_one_with_faults_is_not(tmp
 async def test_a_config_that_is_gone_or_empty_for_a_while_is_no_empty_config(tmp_path: Path) -> None:
     path, aside = tmp_path / "config.yaml", tmp_path / "aside"
     path.write_text("nodes: [{name: one, host: 192.0.2.1}]\n")
-    reload = _ConfigReloader(path)
+    reload = _ConfigReloader(path, readonly=False)
     path.rename(aside)
     assert reload() is None, "an editor may be about to put it back"
     aside.rename(path)
@@ -202,7 +202,9 @@ async def test_a_config_that_is_gone_or_empty_for_a_while_is_no_empty_config(tmp
     back = reload()
     assert back is not None
     assert [node.name for node in back.nodes] == ["one"]
-    async with open_panel(build_panel_options(back.nodes, tmp_path, reload=_ConfigReloader(path))) as pilot:
+    async with open_panel(
+        build_panel_options(back.nodes, tmp_path, reload=_ConfigReloader(path, readonly=False))
+    ) as pilot:
         await wait_for_text(pilot, "one ")
         path.write_text("")
         assert "one " in await wait_for_text(pilot, "config has faults")
@@ -403,7 +405,7 @@ async def test_a_config_may_make_the_panel_read_only_and_the_command_line_more_t
     path = tmp_path / "config.yaml"
     one = {"nodes": [{"name": "one", "host": "192.0.2.1"}]}
     path.write_text(json.dumps({**one, "readonly": False}))
-    made = build_panel_options(load_config(path).nodes, tmp_path, reload=_ConfigReloader(path))
+    made = build_panel_options(load_config(path).nodes, tmp_path, reload=_ConfigReloader(path, readonly=False))
     async with open_panel(made) as pilot:
         assert "read-only" not in await wait_for_text(pilot, " one ")
         path.write_text(json.dumps({**one, "readonly": True}))

@@ -116,7 +116,7 @@ def _prepare_collection(nodes: Sequence[Node], file: str, *, names_nodes: bool) 
     return PreparedVerb(request=request, printer=BundlePrinter)
 
 
-def _create_findings_printer(names: Sequence[str], *, at_once: bool = False) -> EventPrinter:
+def _create_findings_printer(names: Sequence[str], *, at_once: bool) -> EventPrinter:
     from sparkctl.cli import stderr, stdout
     from sparkctl.cli.event_printers import TextPrinter
     from sparkctl.model.events import CheckCompleted, CommandEnded, Event, FindingReported

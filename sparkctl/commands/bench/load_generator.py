@@ -55,7 +55,7 @@ def _suggest_install(instance: str) -> str:
     return f"{ways}\nsparkctl bench {instance} --by-domain        needs none: it measures by kind of text"
 
 
-def find_load_generator(own: str | None, instance: str = "INSTANCE") -> tuple[str, ...]:
+def find_load_generator(own: str | None, instance: str) -> tuple[str, ...]:
     """Return the words that start llama-benchy: the owner's, that on PATH, else by uvx or pipx.
 
     Raises `InvalidInput` for a command that is not complete, `OperationRefused` with the line that installs it.
@@ -97,12 +97,12 @@ async def describe_generator(words: Sequence[str]) -> str:
         return known
     try:
         async with asyncio.timeout(_VERSION_SECONDS):
-            said, _ = await process.communicate()
+            output, _ = await process.communicate()
     except TimeoutError:
         return known
     finally:
         await _end_process(process)
-    found = _VERSION.search(said.decode("utf-8", "replace"))
+    found = _VERSION.search(output.decode("utf-8", "replace"))
     return known if found is None else f"llama-benchy {found[1]}"
 
 

@@ -44,7 +44,7 @@ class LayerProgress:
     known.
     """
 
-    def __init__(self, size: int | None = None) -> None:
+    def __init__(self, size: int | None) -> None:
         self._layers: dict[str, TransferPart] = {}
         self._size = size
         self.digest: str | None = None  # of the image, at the end

@@ -25,18 +25,36 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StartInstance(Request):
+class LaunchRequest(Request):
+    """What to start and where: what a start and a switch have in common.
+
+    Attributes:
+        nodes: in the order of ranks; the first is the head, which alone answers clients.
+        timeout: seconds for the whole start of the new one; None: only the limits of the phases.
+        words: the profile and its overrides as the operator typed them, for hints.
+        guarded: False: without a guard, whatever the profile says.
+        once_more: start although the last starts failed.
+    """
+
+    profile: Profile
+    engine: Engine
+    nodes: tuple[Node, ...]
+    dry_run: bool = False
+    timeout: float | None = None
+    environ: Mapping[str, str] = field(default_factory=dict)
+    words: tuple[str, ...] = ()
+    guarded: bool = True
+    once_more: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartInstance(LaunchRequest):
     """What to start and how.
 
     Attributes:
-        timeout: seconds for the whole start; None: only the limits of the phases.
-        guarded: False: without a guard, whatever the profile says.
-        once_more: start although the last starts failed.
         forced: start although it does not fit.
-        nodes: in the order of ranks; the first is the head, which alone answers clients.
         kept: ids of ended containers that a switch keeps until this start has proved itself; they are not removed.
         switch_flags: the options of that switch.
-        words: the profile and its overrides as the operator typed them, for hints.
         pull: get the image and the model first where they are missing.
         tunnel: once it is ready, keep its endpoint open on this machine until Ctrl-C.
         queue: while another operation works on the nodes, wait until it has ended.
@@ -48,17 +66,8 @@ class StartInstance(Request):
         restarts: an instance that has ended is started again: it asks first.
     """
 
-    profile: Profile
-    engine: Engine
-    nodes: tuple[Node, ...]
-    dry_run: bool = False
     detach: bool = False
     replace: bool = False
-    timeout: float | None = None
-    environ: Mapping[str, str] = field(default_factory=dict)
-    words: tuple[str, ...] = ()
-    guarded: bool = True
-    once_more: bool = False
     forced: bool = False
     kept: frozenset[str] = frozenset()
     switch_flags: tuple[str, ...] = ()

@@ -28,6 +28,7 @@ from sparkctl.logs import start_verdict
 from sparkctl.logs.analyzer import LogAnalyzer
 from sparkctl.logs.line_patterns import drop_own_requests, parse_log_time
 from sparkctl.logs.reader import LogFeed
+from sparkctl.logs.verdict_builder import build_verdict, build_verdict_from_line
 from sparkctl.model.container import Container, ContainerState
 from sparkctl.model.engine_metrics import EngineFact
 from sparkctl.model.events import Emit, EngineFactsReported, LogArrived, PhaseChanged, WarningEmitted
@@ -161,7 +162,7 @@ class StartWatch:
             since=self.since,
             secrets=self._secrets,
             on_gap=self._warn_missing_lines,
-            is_essential=True,
+            analyzer=self.log,
         )
         self.report_phase()
         failures = 0
@@ -320,7 +321,7 @@ class StartWatch:
             self._moved.clear()
             await self._moved.wait()
         await self.ctx.clock.sleep(_FATAL_GRACE_SECONDS)
-        return WatchResult(verdict=start_verdict.build_fatal_line_verdict(self.plan, self.log, fatal))
+        return WatchResult(verdict=build_verdict(self.log, self.plan) or build_verdict_from_line(fatal, self.plan))
 
     # time
 

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sparkctl.commands.request import Preview, Request, list_flags
-from sparkctl.commands.start.start_request import StartInstance
+from sparkctl.commands.start.start_request import LaunchRequest, StartInstance
 from sparkctl.commands.stop.stop_impact import preview_replacement
-from sparkctl.engines.base import Engine
 from sparkctl.model.node import Node
-from sparkctl.model.profile import Profile
 
 if TYPE_CHECKING:
     from sparkctl.commands.action_context import ActionContext
@@ -21,32 +19,19 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SwitchInstance(Request):
-    """What to start, and where.
+class SwitchInstance(LaunchRequest):
+    """What to start in place of what runs.
 
     Attributes:
-        nodes: in the order of ranks, the head first.
         known: every node that may hold a rank of a stopped model, ``nodes`` included.
         keep_going: continue although a node that only loses something is silent, or a check has no clear result.
         rolls_back: False: leave a failed new instance as it is, so that somebody can examine it.
-        timeout: seconds for the start of the new one.
-        words: the profile and its overrides as the operator typed them.
-        once_more: start although the last starts failed.
         from_up: it is an ``up --replace``: without a plan to look at first.
     """
 
-    profile: Profile
-    engine: Engine
-    nodes: tuple[Node, ...]
     known: Sequence[Node]
-    dry_run: bool = False
     keep_going: bool = False
     rolls_back: bool = True
-    timeout: float | None = None
-    environ: Mapping[str, str] = field(default_factory=dict)
-    words: tuple[str, ...] = ()
-    guarded: bool = True
-    once_more: bool = False
     from_up: bool = False
 
     def format_as_command(self) -> tuple[str, ...]:

@@ -205,8 +205,7 @@ DOCKER_FAILURES = (
     ),
     failure_rule(
         rf"{EXCEPTION_PREFIX}.*(?:No (?:CUDA|HIP|ROCm|XPU|NPU|MUSA) (?:GPUs|devices) are available|Found no NVIDIA driver on your system"
-        r"|Failed to infer device type|no CUDA-capable device is detected|NVML Shared Library Not Found)"
-        r"|^(?:WARNING: )?The NVIDIA Driver was not detected",
+        r"|Failed to infer device type|no CUDA-capable device is detected|NVML Shared Library Not Found)",
         FailureCause.GPU_RUNTIME_MISSING,
         "The container sees no GPU.",
         GPUS_REMEDY,
@@ -215,10 +214,18 @@ DOCKER_FAILURES = (
             "Found no NVIDIA driver on your system",
             "NVML Shared Library Not Found",
             *("GPUs are available", "devices are available"),
-            "The NVIDIA Driver was not detected",
             "no CUDA-capable device is detected",
         ),
         on="container.gpus",
+    ),
+    failure_rule(
+        r"^(?:WARNING: )?The NVIDIA Driver was not detected",
+        FailureCause.GPU_RUNTIME_MISSING,
+        "The container sees no GPU.",
+        GPUS_REMEDY,
+        needle="The NVIDIA Driver was not detected",
+        on="container.gpus",
+        at_any_level=True,
     ),
     failure_rule(
         r"NVIDIA driver on your system is too old(?: \(found version (?P<found>\d+)\))?|CUDA driver version is insufficient"

@@ -18,7 +18,7 @@ _HTTP_FAILURE = (
     rf"HTTPS?ConnectionPool\(host='{_OTHER_HOST}(?P<pool>[^']{{1,120}})'|HTTPS(?:Connection) object at"
     rf"|\b(?:aiohttp\.client_exceptions\.)?ClientConnector\w{{0,20}}: Cannot connect to host {_OTHER_HOST}(?P<client>[^\s:]{{1,120}})"
     r"|urlopen error "
-    rf"|(?:[Cc]ould not|[Ff]ailed to|unable to) resolve(?: host)?(?: address)?:? '?{_OTHER_HOST}(?P<name>[^\s',:]{{1,120}})"
+    rf"|(?:[Cc]ould not|[Ff]ailed to|unable to) resolve(?: host)?(?: address)?:? '?{_OTHER_HOST}(?P<name>[\w-]{{1,63}}(?:\.[\w-]{{1,63}}){{1,6}})"
     rf"|Failed to connect to {_OTHER_HOST}(?P<curl>[^\s:]{{1,120}}) port \d"
     rf"|(?:Get|Head|Put|Post) \"https?://{_OTHER_HOST}(?P<go>[^/\"]{{1,120}})[^\"]{{0,400}}\": (?:dial tcp|net/http|EOF|context deadline|read tcp)"
 )

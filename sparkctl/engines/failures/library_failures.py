@@ -31,14 +31,14 @@ _GB10_SHARED_MEMORY = 101_376
 _PLACEHOLDER = re.compile(r"\b(?:your|YOUR|my|MY)_\w|<[A-Za-z][\w -]{0,40}>|/path/to\b|\bXXX")
 
 
-def _describe_shared_memory_limit(said: MatchGroups) -> MatchGroups:
+def _describe_shared_memory_limit(groups: MatchGroups) -> MatchGroups:
     """Return whose limit it is, if the line's figure is a GB10's."""
-    return {"whose": "a GB10's 99 KiB"} if said.get("limit") == str(_GB10_SHARED_MEMORY) else {}
+    return {"whose": "a GB10's 99 KiB"} if groups.get("limit") == str(_GB10_SHARED_MEMORY) else {}
 
 
-def _quote_advice(said: MatchGroups) -> MatchGroups:
+def _quote_advice(groups: MatchGroups) -> MatchGroups:
     """Return what a message asks for, unless it holds a placeholder, which nobody can set."""
-    advice = said.get("advice", "")
+    advice = groups.get("advice", "")
     return {"nothing": ""} if _PLACEHOLDER.search(advice) else {"asks": advice}
 
 
@@ -58,10 +58,10 @@ _ADVICE_VERBS = [
 _ADVICE_START = re.compile(_ADVICE)
 
 
-def _quote_asked(said: MatchGroups) -> MatchGroups:
+def _quote_asked(groups: MatchGroups) -> MatchGroups:
     """Return what a message that names a flag asks for, if it asks for anything."""
-    found = _ADVICE_START.search(said.get("what", ""))
-    asks = "" if found is None else said["what"][found.start() :]
+    found = _ADVICE_START.search(groups.get("what", ""))
+    asks = "" if found is None else groups["what"][found.start() :]
     return {} if not asks or _PLACEHOLDER.search(asks) else {"asks": asks}
 
 
@@ -311,6 +311,7 @@ _TOOLKIT_WARNINGS = (
         needle="GPU, which is not ",
         on="image",
         weight=FailureWeight.LOST,
+        at_any_level=True,
         warning=True,
     ),
     failure_rule(
@@ -1088,9 +1089,10 @@ DISTRIBUTED_FAILURES = (
         weight=FailureWeight.DEATH,
     ),
     failure_rule(
-        r"(?P<path>/\S{1,200}) is over (?P<share>\d+)% full, available space: (?P<left>\d+)",
+        # It fails only for objects that do not fit into memory: of one that may have room for them, this is a warning.
+        r"(?P<path>/\S{1,200}) is over (?P<share>\d+)% full, available space: (?P<left>\d+(?![\d.])|\d\.\d+ GB)",
         FailureCause.DISK_FULL,
-        "{path} is full ({share} %, {left} bytes left).",
+        "{path} is full ({share} %, {left} left).",
         "Free space there; if it is in the container's /tmp or /dev/shm, raise container.shm_size or mount a directory.",
         needle="% full",
         on="container.shm_size",

@@ -251,7 +251,7 @@ RANK_FAILURES = (
     ),
     failure_rule(
         rf"{EXCEPTION_PREFIX}.*(?:Ray does not allocate any GPUs|Current node has no GPU available|Ray is not (?:initialized|installed)"
-        r"|Cannot provide a placement group|available \w{2,12} in the placement group|No available node types can fulfill"
+        r"|Cannot provide a placement group|available \w{2,12} in the (?:cluster|placement group)|No available node types can fulfill"
         r"|Could not connect to Ray|Failed to connect to (?:Ray|GCS)|Ray cluster|ray client connection timeout)"
         r"|^Failed to connect to GCS at address (?P<gcs>\S{1,60})"
         r"|^(?:[\w.]+\.)?ConnectionError: Could not find any running Ray instance",
@@ -264,6 +264,7 @@ RANK_FAILURES = (
             "Current node has no GPU available",
             "Ray is not ",
             "placement group",
+            " in the cluster",
             "No available node types can fulfill",
             "Could not connect to Ray",
             "Failed to connect to ",

@@ -125,7 +125,9 @@ def _check_word(one: ProfileFlag, flag: EngineFlag, word: str, context: LintCont
                 LintSeverity.WARNING,
             )
         found = _build_value_message(LintRule.BAD_CHOICE, one, message, level)
-        yield found if flag.extended_by is None else replace(found, ends_start=False)  # a plug-in may bring it
+        is_misspelt = find_closest_match(word, flag.values) is not None
+        # another name may be one that a plug-in of the image brings
+        yield found if flag.extended_by is None or is_misspelt else replace(found, ends_start=False)
     elif near := _find_misspelt_parser(flag, word, context):
         message = f"no {context.title} that sparkctl knows has a {flag.name} {quote_value(word, flag.name)}; did you mean {near}?"
         yield _build_value_message(LintRule.BAD_CHOICE, one, message, LintSeverity.WARNING)
@@ -532,13 +534,13 @@ def _match_flags(flags: tuple[ProfileFlag, ...], catalogue: FlagCatalogue) -> li
 def _allow_patched_flags(found: Iterable[LintMessage], profile: Profile, context: LintContext) -> Iterator[LintMessage]:
     """Skip flags that the profile lists in ``patched_flags``: they belong to the image."""
     own = {engine_flags.flag_for_key(name).lstrip("-").replace("_", "-") for name in profile.patched_flags}
-    said: set[str] = set()
+    named: set[str] = set()
     for one in found:
         name = one.flag.lstrip("-").replace("_", "-")
         if name not in own or not _is_error(one):
             yield one
-        elif name not in said:
-            said.add(name)
+        elif name not in named:
+            named.add(name)
             message = f"{one.flag} is not checked against {context}: the profile declares that its image differs"
             yield LintMessage(
                 kind=LintRule.PATCHED_FLAG, level=LintSeverity.INFO, where=one.where[:2], message=message, flag=one.flag

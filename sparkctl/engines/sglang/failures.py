@@ -24,10 +24,10 @@ _LOWER_FRACTION_REMEDY = f"Lower {MEMORY_FRACTION_FIELD} (it is a share of the m
 _KV_CACHE_CAUSE = FailureCause.KV_CACHE_TOO_SMALL
 
 
-def _suggest_fraction(said: MatchGroups) -> MatchGroups:
+def _suggest_fraction(groups: MatchGroups) -> MatchGroups:
     """Return a fraction to set: two hundredths above the least one, which would leave no KV cache."""
     try:
-        fraction = math.ceil(float(said["least"]) * 100 + 2) / 100
+        fraction = math.ceil(float(groups["least"]) * 100 + 2) / 100
     except (KeyError, ValueError):
         return {}
     return {"enough": f"{fraction:.2f}"} if fraction <= _MAX_FRACTION else {}

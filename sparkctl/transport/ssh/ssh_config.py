@@ -212,7 +212,7 @@ class KnownHostKeys:
             return [accepted], [], list(self.revoked)
         return list(self.trusted_keys), list(self.authorities), list(self.revoked)
 
-    def list_algorithms(self, accepted: asyncssh.SSHKey | None = None) -> list[str]:
+    def list_algorithms(self, accepted: asyncssh.SSHKey | None) -> list[str]:
         """Return host key algorithms, those of known keys first.
 
         A server may have keys of several types. It must offer the known one, or an unchanged node would look changed.

@@ -57,7 +57,7 @@ class CommandLineDialog(ModalScreen[str]):
         commands: CommandParser,
         typed: Sequence[str],
         line: str,
-        refused: SparkctlError | None = None,
+        refused: SparkctlError | None,
         instances: Callable[[str], Sequence[str]] = lambda verb: (),
     ) -> None:
         super().__init__()

@@ -88,7 +88,7 @@ class ImportProfileDialog(Dialog[str]):
         Binding("ctrl+up", "scroll(-3)", show=False, priority=True),
     ]
 
-    def __init__(self, begun: str = "", left: Callable[[str], None] = lambda text: None) -> None:
+    def __init__(self, begun: str, left: Callable[[str], None] = lambda text: None) -> None:
         super().__init__("import a profile")
         self._begun, self._left = begun, left
         self._import_input = _ImportInput("", "", allow=False)

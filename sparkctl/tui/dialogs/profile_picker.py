@@ -102,11 +102,11 @@ class ProfilePicker(Dialog[PickedStart]):
         offers: Sequence[ProfileOffer],
         seen: Callable[[], Sequence[NodeTelemetryView]],
         node: str | None,
-        title: str = "start a profile",
+        title: str,
         fit: Callable[[Profile, NodeName], MemoryFit | None] = lambda profile, node: None,
         missing: Callable[[Profile, NodeName], Sequence[str]] = lambda profile, node: (),
         *,
-        to_switch: bool = False,
+        to_switch: bool,
     ) -> None:
         super().__init__(title)
         self._to_switch = to_switch

@@ -76,7 +76,7 @@ class LogLineRenderer:
         return max(1, self.width - self.gutter_width)
 
     def render_strip(
-        self, row: LogRow, left: int, spans: Sequence[StyleRange], *, is_current: bool, goes_on: bool = False
+        self, row: LogRow, left: int, spans: Sequence[StyleRange], *, is_current: bool, goes_on: bool
     ) -> Strip:
         """Return the strip of a row; ``left`` is the first visible cell of the text, ``spans`` are styles over the line's own.
 

@@ -3,7 +3,8 @@ little: the first picture waits for it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from enum import Enum
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from textual import events
 from textual.app import ComposeResult
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from sparkctl.views.overview.tile_model import NodeTileModel
 
 
+_Member = TypeVar("_Member", bound=Enum)
 MIN_TERMINAL_SIZE = (50, 12)
 
 
@@ -49,6 +51,12 @@ def build_bindings(place: str | None) -> list[BindingType]:
         for one in ACTIONS
         if (place in one.on if place else not one.on)
     ]
+
+
+def get_next_member(member: _Member) -> _Member:
+    """Return the member of an enumeration after this one; after the last one the first."""
+    every = list(type(member))
+    return every[(every.index(member) + 1) % len(every)]
 
 
 class KeyFooter(TextSurface):
@@ -94,9 +102,9 @@ class PanelScreen(FrontScreen):
         """Return the widget between header and footer."""
         raise NotImplementedError
 
-    def surface_size(self, surface: Widget) -> tuple[int, int]:
-        """Return width and height of the body's surface, estimated before its first layout."""
-        wide, high = surface.size
+    def surface_size(self, surface: Widget | None) -> tuple[int, int]:
+        """Return width and height of the body's surface, estimated before its first layout. None: not mounted yet."""
+        wide, high = (0, 0) if surface is None else surface.size
         return (wide, high) if wide and high else (self.size.width, self.size.height - 2)
 
     def paint_body(self) -> None:

@@ -14,7 +14,7 @@ from sparkctl.logs import search
 from sparkctl.model.node import Node
 from sparkctl.model.sample import NodeProcess
 from sparkctl.tui.dialogs.base import ChoiceDialog, render_sentence
-from sparkctl.tui.screens.base import ActionHandlers, build_bindings
+from sparkctl.tui.screens.base import ActionHandlers, build_bindings, get_next_member
 from sparkctl.tui.screens.scroll_screens import ListScreen
 from sparkctl.views.node_view import SORT_BY_HEAD, NodeScreenModel, ProcessSort, render_node
 from sparkctl.views.text.styled_text import TextStyle, join_text
@@ -78,7 +78,7 @@ class NodeScreen(ListScreen[int]):
         """Return the handlers of the list and its own."""
         return {
             **super().action_handlers(),
-            ActionId.SORT: lambda: self._sort_by(self._order.next_order),
+            ActionId.SORT: lambda: self._sort_by(get_next_member(self._order)),
             ActionId.KILL_PROCESS: self._ask_to_kill,
         }
 

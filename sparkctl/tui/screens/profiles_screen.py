@@ -23,7 +23,7 @@ from sparkctl.profiles.profile_library import ProfileEntry, ProfileLibrary, Prof
 from sparkctl.profiles.yaml_reader import FilePosition, read_source_lines
 from sparkctl.tui.dialogs.base import ChoiceDialog, render_sentence
 from sparkctl.tui.global_actions import edit_profile, fix_profile
-from sparkctl.tui.screens.base import ActionHandlers, build_bindings
+from sparkctl.tui.screens.base import ActionHandlers, build_bindings, get_next_member
 from sparkctl.tui.screens.scroll_screens import ListScreen
 from sparkctl.views.profiles.profiles_screen_view import (
     SORT_BY_COLUMN,
@@ -359,7 +359,7 @@ class ProfilesScreen(ListScreen[str]):
         return {
             **super().action_handlers(),
             ActionId.UP: self._pick_node,
-            ActionId.SORT: lambda: self._sort_by(self._order.next_order),
+            ActionId.SORT: lambda: self._sort_by(get_next_member(self._order)),
             ActionId.COPY: self._copy_docker_command,
             ActionId.EDIT: self._edit_profile,
             ActionId.IMPORT: self._import_profile,

@@ -155,8 +155,8 @@ _ACTIVITY_BY_VERB = {"drop-caches": "dropping the page cache ...", "doctor": "be
 
 
 def build_tile_model(
-    store: Store, name: NodeName, now: float, *, address: str | None = None, chosen: str | None,
-    recent: tuple[str, ...] = (), start_key: str | None = None, offers: tuple[StartOffer, ...] = (),
+    store: Store, name: NodeName, now: float, *, address: str | None, chosen: str | None,
+    recent: tuple[str, ...], start_key: str | None, offers: tuple[StartOffer, ...],
 ) -> NodeTileModel:  # fmt: skip
     """Return what the store knows of a node. Raises KeyError for an unknown node."""
     view = store.get_last_known_view(name)

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import math
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 
 from sparkctl import engines
@@ -125,7 +127,7 @@ def choose_chart_seconds(seen: NodeTileModel) -> int:
     if seen.since is not None:
         return 60 * min(int(COARSE_SPAN // 60), max(1, math.ceil((seen.now - seen.since) / 60)))
     span = 60.0 if seen.series is None or not seen.series.span_seconds else seen.series.span_seconds
-    return next((seconds for seconds in _CHART_SECONDS if seconds >= span), _CHART_SECONDS[-1])
+    return _CHART_SECONDS[min(bisect_left(_CHART_SECONDS, span), len(_CHART_SECONDS) - 1)]
 
 
 def format_chart_span(seen: NodeTileModel) -> str:
@@ -139,8 +141,10 @@ def fill_series_gaps(values: ChartValues, seconds: float) -> list[float | None]:
     readings' usual distances, as where a simulated clock runs fast.
     """
     known = [at for at, value in enumerate(values) if value is not None]
+    if not known or known[-1] - known[0] == len(known) - 1:
+        return list(values)  # none has a gap, the usual case
     distances = sorted(later - before for before, later in pairwise(known))
-    usual = distances[len(distances) // 2] if distances else 1
+    usual = distances[len(distances) // 2]
     return fill_gaps(values, max(1, int(_MAX_GAP_SECONDS * len(values) / seconds), _MAX_MISSED_READINGS * usual))
 
 
@@ -574,10 +578,10 @@ def build_throughput_chart(one: InstanceView, seen: NodeTileModel, space: DrawAr
     accepts = space.is_chart_row_wide and any(drafting.get_accept_lengths(seen.now, seconds, 2))
     widths = space.split_chart_columns(2 if accepts else 1)
     rates = fill_series_gaps(drafting.get_generation_rates(seen.now, seconds, widths[0] * 2), seconds)
-    said = (
+    reference = (
         None if one.numbers is None else one.numbers.generation_rate
     )  # the scale includes the figure beside the curve
-    most = max((rate for rate in (*rates, said) if rate is not None), default=0.0)
+    most = max((rate for rate in (*rates, reference) if rate is not None), default=0.0)
     charts = [AreaChart(values=rates, most=round_above(most, _MIN_RATE_SCALE), unit="tok/s", tone=TextStyle.RATE)]
     if accepts:
         lengths = fill_series_gaps(drafting.get_accept_lengths(seen.now, seconds, widths[1] * 2), seconds)
@@ -817,6 +821,7 @@ def _skip_columns(row: TextRow, columns: int) -> TextRow:
 
 
 _KERNEL_MARK = "▲"
+_CACHED_LOG_LINES = 64  # each picture shows those of the one before
 
 
 def build_kernel_marks(seen: NodeTileModel, space: DrawArea) -> RowBlock | None:
@@ -846,6 +851,7 @@ def build_kernel_marks(seen: NodeTileModel, space: DrawArea) -> RowBlock | None:
     return make_block(4, make_row(Span(marks, tone)), truncate_row(legend, space.columns))
 
 
+@lru_cache(_CACHED_LOG_LINES)
 def render_log_text(line: str) -> Span:
     """Return the text of a log line without its header; warnings and errors stand out."""
     text = sanitize_line(line)

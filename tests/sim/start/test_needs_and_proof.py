@@ -124,7 +124,7 @@ async def test_from_nothing_to_sound_and_back(speech: SpeechScene) -> None:
     ]
     table = [join_text(row) for row in format_status_table(views, width=None)]
     assert any(f"{MODEL} for {VOICE}" in row for row in table), table
-    spoken = await speak_text(speech.ctx, speech.nodes, "good evening")
+    spoken = await speak_text(speech.ctx, speech.nodes, "good evening", voice=None, instance=None)
     assert (spoken.instance, spoken.node, spoken.clip.form) == (VOICE, "spark2", "wav")
     served, _ = await list_endpoints(speech.ctx, speech.nodes)
     assert {one.instance: (one.started_for, one.health) for one in served} == {
@@ -138,7 +138,7 @@ async def test_from_nothing_to_sound_and_back(speech: SpeechScene) -> None:
     assert (ended.exit_code, speech.running()) == (0, [])
     assert list_phases(events, Phase.STOPPED) == [VOICE, MODEL], "the dependent stops first"
     with pytest.raises(OperationRefused, match="no speech server started by sparkctl is running on spark1 or spark2"):
-        await speak_text(speech.ctx, speech.nodes, "good evening")
+        await speak_text(speech.ctx, speech.nodes, "good evening", voice=None, instance=None)
 
 
 async def test_a_need_that_ran_before_stays(speech: SpeechScene) -> None:
@@ -216,7 +216,7 @@ async def test_up_and_not_proved(speech: SpeechScene) -> None:
     assert why in (phases[VOICE][1] or "")
     assert not view.is_healthy
     with pytest.raises(ServiceUnproved, match=re.escape(why)):
-        await speak_text(speech.ctx, speech.nodes, "hello")
+        await speak_text(speech.ctx, speech.nodes, "hello", voice=None, instance=None)
     _, ended = await speech.up(VOICE, override)
     assert ended.outcome is Outcome.UNPROVED, "asked again, it says the same"
 

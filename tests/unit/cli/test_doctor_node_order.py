@@ -17,7 +17,7 @@ def make_finding_event(node: NodeName | None, words: str) -> FindingReported:
 
 
 def test_nodes_are_printed_in_config_order(capsys: pytest.CaptureFixture[str]) -> None:
-    teller = doctor._create_findings_printer([ONE, TWO])
+    teller = doctor._create_findings_printer([ONE, TWO], at_once=False)
     for event in (make_finding_event(TWO, "two a"), make_finding_event(ONE, "one a"), CheckCompleted(2.0, TWO, 1.0)):
         teller.print_event(event)
     assert capsys.readouterr().out == ""
@@ -30,7 +30,7 @@ def test_nodes_are_printed_in_config_order(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_one_that_never_answers_keeps_nothing_back_at_the_end(capsys: pytest.CaptureFixture[str]) -> None:
-    teller = doctor._create_findings_printer([ONE, TWO])
+    teller = doctor._create_findings_printer([ONE, TWO], at_once=False)
     for event in (
         make_finding_event(TWO, "two a"),
         CheckCompleted(2.0, TWO, 1.0),
@@ -41,5 +41,5 @@ def test_one_that_never_answers_keeps_nothing_back_at_the_end(capsys: pytest.Cap
 
 
 def test_findings_of_one_node_are_printed_as_they_come(capsys: pytest.CaptureFixture[str]) -> None:
-    doctor._create_findings_printer([ONE]).print_event(make_finding_event(ONE, "one a"))
+    doctor._create_findings_printer([ONE], at_once=False).print_event(make_finding_event(ONE, "one a"))
     assert "one a" in capsys.readouterr().out

@@ -56,7 +56,7 @@ async def test_without_a_login_of_ones_own_the_pull_is_refused(tmp_path: Path) -
 
 
 def test_the_bytes_of_layers_and_a_total_when_all_have_begun() -> None:
-    layers = LayerProgress()
+    layers = LayerProgress(size=None)
     for name in ("a", "b", "c"):
         layers.update({"id": name, "status": "Pulling fs layer", "progressDetail": {}})
     layers.update({"id": "c", "status": "Already exists", "progressDetail": {}})

@@ -74,7 +74,7 @@ def test_where_no_load_generator_is_the_refusal_names_the_way_that_needs_none(mo
 @pytest.mark.parametrize("own", ["uvx 'llama-benchy", 'uvx "llama-benchy', "uvx llama-benchy\\"])
 def test_a_command_that_no_shell_would_take_is_refused(own: str) -> None:
     with pytest.raises(InvalidInput, match="the command of the load generator is not complete: No "):
-        find_load_generator(own)
+        find_load_generator(own, instance="INSTANCE")
 
 
 @pytest.mark.parametrize(

@@ -274,6 +274,13 @@ ONE_LINE = [
     ),
     (
         "vllm",
+        "ValueError: The number of required GPUs exceeds the total number of available GPUs in the cluster.",  # vllm#4655
+        FailureCause.RAY,
+        "args.distributed-executor-backend",
+        "Ray",
+    ),
+    (
+        "vllm",
         "RuntimeError: The NVIDIA driver on your system is too old (found version 12080).",
         FailureCause.DRIVER_MISMATCH,
         "image",

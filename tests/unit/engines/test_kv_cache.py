@@ -27,7 +27,7 @@ from tests.unit.engines import model_configs
 def test_a_token_of_a_long_context(config: str, per_token: int) -> None:
     found = parse_kv_layout(config)
     assert found is not None
-    assert found.count_bytes_per_token() == per_token
+    assert found.count_bytes_per_token(width=2.0) == per_token
     assert found.count_bytes_per_token(1.0) == per_token // 2, "FP8 takes half"
     assert found.count_cache_bytes(100_001) - found.count_cache_bytes(100_000) == per_token
 
@@ -150,7 +150,7 @@ def test_full_layers_have_their_own_heads_and_the_last_layers_share_a_cache() ->
     assert both is not None
     assert shared is not None
     assert both.heads == 2
-    assert both.count_bytes_per_token() == 2 * 2 * 2 * 512 * 2
+    assert both.count_bytes_per_token(width=2.0) == 2 * 2 * 2 * 512 * 2
     assert both.count_cache_bytes(131072) == 2 * (2 * 2 * 2 * 512 * 131072 + 10 * 2 * 8 * 256 * 1024)
     assert shared.count_cache_bytes(131072) * 2 == both.count_cache_bytes(131072)
 
@@ -162,8 +162,8 @@ def test_only_layers_whose_values_are_their_keys_have_heads_of_their_own() -> No
     with_own, without = (parse_kv_layout(json.dumps({**shape, "attention_k_eq_v": one})) for one in (True, False))
     assert with_own is not None
     assert without is not None
-    assert (with_own.count_bytes_per_token(), with_own.heads) == (2 * 2 * 2 * 512 * 2, 2)
-    assert (without.count_bytes_per_token(), without.heads) == (2 * 2 * 8 * 512 * 2, 8)
+    assert (with_own.count_bytes_per_token(width=2.0), with_own.heads) == (2 * 2 * 2 * 512 * 2, 2)
+    assert (without.count_bytes_per_token(width=2.0), without.heads) == (2 * 2 * 8 * 512 * 2, 8)
 
 
 @pytest.mark.parametrize(

@@ -140,7 +140,7 @@ def test_a_run_is_read_as_it_was_written_and_a_failed_cell_is_missing(tmp_path: 
     assert store.load(1) == OLD
     assert [run.number for run in store.list_runs()] == [2, 1]
     assert store.load(2).missing == (CELL,)
-    assert "not measured: HTTP 400: no" in _read_text(render_run(store.load(2)))
+    assert "not measured: HTTP 400: no" in _read_text(render_run(store.load(2), baseline=None))
 
 
 def test_a_damaged_file_is_named(tmp_path: Path) -> None:

@@ -606,8 +606,13 @@ PROGRAM_DEATHS = [
 @pytest.mark.parametrize("head", [(), VLLM[:2], SGLANG[:3], (LLAMACPP,)], ids=["none", "vllm", "sglang", "llamacpp"])
 def test_what_a_program_says_at_its_death_is_a_proof_whichever_engine_runs(head: tuple[str, ...]) -> None:
     for line, cause in PROGRAM_DEATHS:
-        verdict = diagnose_lines(*head, line).verdict
+        found = diagnose_lines(*head, line)
+        verdict = found.verdict
         assert verdict is not None, line
+        if (
+            "Bus error" in line and found.step == "weights"
+        ):  # a file that is too short, a disk, a share, or shared memory
+            cause = FailureCause.CRASHED
         assert (verdict.cause, verdict.evidence[0].text.strip()) == (cause, line.strip())
         assert verdict.confidence == ("certain" if line.strip().startswith(("Reason: ", "Illegal ")) else "likely"), (
             line

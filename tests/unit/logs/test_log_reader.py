@@ -11,8 +11,11 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from sparkctl.engines import load_engine
 from sparkctl.errors import DockerUnavailable
-from sparkctl.logs.reader import LogFeed
+from sparkctl.logs.analyzer import LogAnalyzer
+from sparkctl.logs.reader import LogFeed, analyze_log
+from sparkctl.model.launch_plan import ReadinessRule
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.text.log_line import LogLine
 from sparkctl.model.text.secrets import MASK
@@ -147,6 +150,10 @@ class Subscriber:
         await asyncio.gather(self.task, return_exceptions=True)
 
 
+def create_analyzer() -> LogAnalyzer:
+    return LogAnalyzer(engine=load_engine("vllm"), ready=ReadinessRule(line="line 7", health=None))
+
+
 def list_lines(first: int, last: int) -> list[str]:
     return [f"line {number}" for number in range(first, last + 1)]
 
@@ -173,10 +180,26 @@ async def test_subscribers_share_one_stream_and_a_late_one_gets_what_was_before(
                 await asyncio.sleep(0.005)
 
 
+async def test_whoever_asks_what_a_log_says_gets_it_from_the_start_that_is_watched(tmp_path: Path) -> None:
+    async with run_daemon(tmp_path) as (daemon, session):
+        daemon.write(10)
+        analyzer = create_analyzer()
+        watch = Subscriber(LogFeed(session, "abc", analyzer=analyzer))
+        await watch.wait_for(10)
+        assert await analyze_log(session, "abc", "vllm", analyzer.ready, tail=3) is analyzer
+        assert len(daemon.requests) == daemon.follows == 1
+        await watch.close()
+        read = await analyze_log(session, "abc", "vllm", analyzer.ready, most=8)
+        assert read is not analyzer
+        assert read.ready_line_seen
+        assert [one["follow"] for one in daemon.requests] == ["1", "0"]
+        assert not (await analyze_log(session, "abc", "vllm", analyzer.ready, tail=3)).ready_line_seen
+
+
 async def test_a_subscriber_that_comes_amid_a_flood_misses_and_repeats_nothing(tmp_path: Path) -> None:
     async with run_daemon(tmp_path) as (daemon, session):
         daemon.write(3_000)
-        first = Subscriber(LogFeed(session, "abc", is_essential=True))
+        first = Subscriber(LogFeed(session, "abc", analyzer=create_analyzer()))
         subscribers = [first]
         for count in range(40):
             daemon.write(500)
@@ -192,7 +215,7 @@ async def test_a_subscriber_that_comes_amid_a_flood_misses_and_repeats_nothing(t
 async def test_a_slow_subscriber_holds_up_no_start_and_still_gets_every_line(tmp_path: Path) -> None:
     async with run_daemon(tmp_path) as (daemon, session):
         daemon.write(10)
-        watch = Subscriber(LogFeed(session, "abc", is_essential=True))
+        watch = Subscriber(LogFeed(session, "abc", analyzer=create_analyzer()))
         gate = asyncio.Event()
         slow = Subscriber(LogFeed(session, "abc"), gate=gate)
         await slow.wait_for(10)
@@ -206,7 +229,7 @@ async def test_a_slow_subscriber_holds_up_no_start_and_still_gets_every_line(tmp
         assert [line.number for line in slow.lines] == list(range(1, 30_011))
 
 
-async def test_a_slow_subscriber_slows_down_another_that_is_not_essential(tmp_path: Path) -> None:
+async def test_a_slow_subscriber_slows_down_another_that_watches_no_start(tmp_path: Path) -> None:
     async with run_daemon(tmp_path) as (daemon, session):
         daemon.write(10)
         slow_feed, gate = LogFeed(session, "abc"), asyncio.Event()
@@ -245,7 +268,7 @@ async def test_secrets_of_one_subscriber_are_masked_for_all(tmp_path: Path) -> N
 async def test_a_stream_that_is_cut_goes_on_for_each_subscriber_that_asks_again(tmp_path: Path) -> None:
     async with run_daemon(tmp_path) as (daemon, session):
         daemon.write(100)
-        feed = LogFeed(session, "abc", is_essential=True)
+        feed = LogFeed(session, "abc", analyzer=create_analyzer())
         other = Subscriber(LogFeed(session, "abc"))
         got: list[str] = []
 

@@ -454,3 +454,143 @@ def test_what_a_fatal_line_used_is_no_way_to_go_on(line: str, cause: FailureCaus
 def test_a_line_that_goes_on_with_another_thing_is_still_no_failure() -> None:
     assert says_it_goes_on("Failed to get device capability, using fallback")
     assert not says_it_goes_on("ptxas fatal   : Value 'sm_121a' is not defined, using /usr/bin/ptxas")
+
+
+_GH = "https://github.com/"
+# Of programs that no rule knows: the failure, and lines of the many that follow it; where it was posted.
+WENT_ON = [
+    (
+        "ModuleNotFoundError: No module named 'google.generativeai'",
+        "2025-05-04 11:53:20,041 - DIDVideoGenerator - INFO - Video already exists: news_videos/Three_babies.mp4",
+        f"{_GH}fatima-tuz-zahra-123/BlueBlack/blob/HEAD/did_video.log",
+    ),
+    (
+        "ImportError: cannot import name 'query_ollama' from 'api.insights' (/app/api/insights.py)",
+        'INFO:     172.19.0.1:40280 - "GET /metrics/traffic?tenants=nexabank,safexbank&range=7d HTTP/1.1" 200 OK',
+        f"{_GH}Omesh2004/nucleus/blob/HEAD/analytics-api.txt",
+    ),
+    (
+        "[cache @ 0x63323ab1e780] Inner protocol failed to seekback end : -38",
+        "2025-09-06 19:46:56 | INFO     | voice_assistant.tts | synthesize_tts:327 | Converting audio to SLIN format...",
+        f"{_GH}Kushalsharma0702/voice-localenv/blob/HEAD/logs/tts.log",
+    ),
+    (
+        "socket.gaierror: [Errno 11004] getaddrinfo failed",
+        "[2024-07-03 20:53] Requested to load SD1ClipModel",
+        f"{_GH}jike589/yxcl_06/blob/HEAD/comfyui.log",
+    ),
+]
+
+
+@pytest.mark.parametrize(("failure", "later", "source"), WENT_ON, ids=[one[2] for one in WENT_ON])
+def test_a_program_that_no_rule_knows_has_survived_what_many_records_follow(
+    failure: str, later: str, source: str
+) -> None:
+    assert source.startswith(_GH)
+    failed = ["Traceback (most recent call last):", '  File "/app/api/main.py", line 3, in f', "    g()", failure]
+    assert diagnose_lines([*failed, *[later] * 2]).build_diagnosis().verdict is not None
+    assert diagnose_lines([*failed, *[later] * 40]).build_diagnosis().verdict is None
+    again = diagnose_lines([*failed, *[later] * 40, *failed]).build_diagnosis().verdict
+    assert again is not None
+    assert again.evidence[0].line == len(failed) + 40 + len(failed)
+
+
+@pytest.mark.parametrize(
+    ("lines", "source"),
+    [
+        (
+            [
+                "[2025-10-28 14:16:41.242] Warning: Could not load sageattention: No module named 'sageattention'",
+                "[2025-10-28 14:16:41.242] sageattention package is not installed, sageattention will not be available",
+            ],
+            f"{_GH}WenerSantos3/ComfyUI/blob/HEAD/user/comfyui_8188.log",
+        ),
+        (
+            [
+                "   [Captions] Pushed frame: 'YouTube killed your stream and now you'r' (12 words)",
+                "   [Captions] Broadcast OK to 2/2 client(s).",
+            ],
+            f"{_GH}JonathanDunkleberger/Kira_AI/tree/HEAD/docs/soak-reports/20260730_090514",
+        ),
+        (
+            [
+                "Requesting API: 100%|██████████| 1/1 [00:00<00:00,  1.74it/s]",
+                "fatal: not a git repository (or any of the parent directories): .git",
+            ],
+            f"{_GH}spped2000/thaillm-nvfp4-dgx-spark/blob/HEAD/results/ref_qwen3-8b-nvfp4/ppl200.log",
+        ),
+        (
+            [
+                "output.error='Traceback (most recent call last):\\n  File \"/usr/local/aiohttp/client_proto.py\", line 144'",
+                "============ Serving Benchmark Result ============",
+                "Backend:                                 sglang    ",
+            ],
+            f"{_GH}shun8686/for_debug/tree/HEAD/performance/metrics/CANN8.5/20260124",
+        ),
+        (
+            [
+                "(raylet) [2026-04-21 06:58:41,790 E 514749 514780] (raylet) file_system_monitor.cc:116: /tmp/ray/session_1 is over "
+                "95% full, available space: 51.515 GB; capacity: 1757.87 GB. Object creation will fail if spilling is required.",
+            ],
+            f"{_GH}2215860382/VedioSifter/blob/HEAD/train_run_20260421_065709.log",
+        ),
+        (
+            [
+                "(APIServer pid=1) INFO 07-16 17:58:01 [api_server.py:1272] vLLM API server version 0.20.0",
+                "slurmstepd: error: *** STEP 954640.8 ON jpbo-021-29 CANCELLED AT 2026-07-16T17:59:04 ***",
+            ],
+            f"{_GH}alint77/jupiter-glm52-vllm-worklog/blob/HEAD/baseline/attempt-32g-server.err",
+        ),
+    ],
+)
+def test_what_only_sounds_like_a_failure_gives_no_verdict(lines: list[str], source: str) -> None:
+    assert source.startswith(_GH)
+    assert diagnose_lines(lines).build_diagnosis().verdict is None
+
+
+def test_a_call_that_is_refused_while_it_serves_does_not_end_an_engine_that_is_stopped_later() -> None:
+    # github.com/WaroonRagwongsiri/SuperAi-SS6-Level2-Hack4/blob/HEAD/llm.log
+    refused = (
+        "CUDA Error: out of memory at /workspace/csrc/cumem_allocator.cpp:139",
+        f"{CORE}ERROR 06-02 14:31:01 [core.py:1365] RuntimeError: CUDA Error: out of memory at /workspace/csrc/cumem_allocator.cpp:139",
+        f'{API}INFO:     127.0.0.1:39984 - "POST /wake_up HTTP/1.1" 500 Internal Server Error',
+    )
+    stop = (f"{API}INFO 06-02 14:32:58 [launcher.py:137] Shutting down FastAPI HTTP server.", "INFO:     Shutting down")
+    assert diagnose_lines([*VLLM_READY, *refused, *stop]).build_diagnosis().verdict is None
+    found = diagnose_lines([*VLLM_READY, *refused]).build_diagnosis().verdict
+    assert found is not None
+    assert found.cause is FailureCause.CUDA_OUT_OF_MEMORY
+
+
+def test_a_server_that_starts_again_after_each_edit_is_read_from_its_last_start() -> None:
+    # github.com/khairililmi2468gmailcom/TTS_Coqui_Full/blob/HEAD/bark.log
+    found = diagnose_lines(
+        [
+            "ERROR:    [Errno 98] Address already in use",
+            "INFO:     Started server process [1125704]",
+            "INFO:     Application startup complete.",
+            "WARNING:  StatReload detected changes in 'app_bark.py'. Reloading...",
+            "Process SpawnProcess-9:",
+            "Traceback (most recent call last):",
+            '  File "/w/app_bark.py", line 85, in <module>',
+            "    async def tts_websocket(websocket: WebSocket, _: None = Depends(check_model_active)):",
+            "NameError: name 'Depends' is not defined",
+            "INFO:     Stopping reloader process [1120528]",
+        ]
+    ).build_diagnosis()
+    assert found.verdict is not None
+    assert (found.verdict.cause, found.verdict.evidence[0].line) == (FailureCause.CRASHED, 9)
+
+
+def test_a_start_that_went_on_after_a_long_wait_does_not_hang() -> None:
+    # github.com/fpolica91/triton-example/blob/HEAD/vllm.log
+    wait = (
+        f"{CORE}INFO 03-10 20:12:48 [shm_broadcast.py:542] No available shared memory broadcast block found in 60 seconds. "
+        "This typically happens when some processes are hanging or doing some time-consuming work (e.g. compilation, weight/kv cache "
+        "quantization)."
+    )
+    build = "(Worker_TP2 pid=54564) [2026-03-10 20:16:30] INFO core.py:694: start build [module_quant] under /x/aiter/jit/build"
+    hangs = diagnose_lines([*VLLM_START, *[wait] * 4]).build_diagnosis()
+    assert hangs.verdict is not None
+    assert hangs.verdict.cause is FailureCause.WEDGED
+    assert diagnose_lines([*VLLM_START, *[wait] * 4, *[build] * 60]).build_diagnosis().verdict is None

@@ -76,7 +76,7 @@ def test_a_figure_of_the_same_situation_is_found(
 
 def test_several_figures_of_one_situation_give_a_range() -> None:
     tasks = Reference(source="a thread", figures=(figure(1, 31.0), figure(1, 70.0), figure(1, 100.0)))
-    assert find_comparable_rate(select_comparable([tasks]), decode(1)) == FigureRange(31.0, 100.0)
+    assert find_comparable_rate(select_comparable([tasks]), decode(1), context=None) == FigureRange(31.0, 100.0)
 
 
 def test_a_task_is_compared_only_where_all_are_of_the_same_one() -> None:
@@ -85,8 +85,8 @@ def test_a_task_is_compared_only_where_all_are_of_the_same_one() -> None:
         return select_comparable([Reference(source="a thread", figures=tuple(rows))])
 
     assert tell("prose", "code") is None
-    assert find_comparable_rate(tell("code", "code"), decode(1)) == FigureRange(10.0, 20.0)
-    assert find_comparable_rate(tell(None, "code"), decode(1)) == FigureRange(10.0, 10.0)
+    assert find_comparable_rate(tell("code", "code"), decode(1), context=None) == FigureRange(10.0, 20.0)
+    assert find_comparable_rate(tell(None, "code"), decode(1), context=None) == FigureRange(10.0, 10.0)
     shares = Reference(source="x", figures=(figure(None, None, accept_rate=FigureRange(0.2, 0.3)),))
     both = select_comparable([Reference(source="y", figures=(figure(1, 30.0, task="code"),)), shares])
     assert both is not None

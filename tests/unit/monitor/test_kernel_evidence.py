@@ -70,6 +70,18 @@ def test_events_of_another_time_are_left_out() -> None:
     assert found.evidence[-1].text == "the kernel logged no OOM kill and no GPU fault while it ran"
 
 
+def test_what_the_start_before_it_met_is_left_out() -> None:
+    """A start that is tried again at once would get the reason of the one before."""
+    short = {"started": FINISHED - 6, "finished": FINISHED}
+    found = judge(
+        FailureCause.WORKER_LOST, make_event(FAULT, FINISHED - 50), make_event(OOM, FINISHED - 58, OTHER), **short
+    )
+    assert (found.cause, [one.origin for one in found.evidence]) == (FailureCause.WORKER_LOST, ["docker"])
+    old = KernelLog(now=FINISHED + 30 * 86400, events=(make_event(FAULT, FINISHED - 50),), source="kmsg", oldest=10.0)
+    drifted = judge(FailureCause.WORKER_LOST, log=old, **short)
+    assert drifted.cause is FailureCause.GPU_FAULT  # after a month the kernel's clock may be wrong by so much
+
+
 def test_a_gpu_fault_of_its_process_is_the_cause() -> None:
     found = judge(FailureCause.WORKER_LOST, make_event(FAULT, FINISHED - 3, OWN))
     assert (found.cause, found.confidence) == (FailureCause.GPU_FAULT, Confidence.CERTAIN)

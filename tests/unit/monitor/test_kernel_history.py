@@ -45,6 +45,18 @@ def test_many_events_do_not_make_the_latest_news_again() -> None:
     assert history.add_sample(make_sample(5_950.0, latest), "boot") == ()
 
 
+def test_what_was_logged_while_nobody_was_connected_is_news_though_it_has_the_words_of_an_old_line() -> None:
+    """The new agent counts all lines with the same words as one, which begins at the first of them."""
+    words = "NVRM: Assertion failed: Out of memory [NV_ERR_NO_MEMORY] (0x51) returned from x @ mem.c:1"
+    history = KernelHistory()
+    history.add_sample(make_sample(5_000.0, KernelLine(at=100.0, last=120.0, text=words, count=3)), "boot")
+    again = KernelLine(at=100.0, last=6_030.0, text=words, count=33)
+    (news,) = history.add_sample(make_sample(6_100.0, again), "boot")
+    assert (news.kind, news.at, news.count) == (KernelEventKind.DRIVER_MEMORY, 1_006_030.0, 30)
+    assert history.add_sample(make_sample(6_101.0, again), "boot") == ()
+    assert [one.count for one in history.events] == [3, 30]
+
+
 def test_another_boot_begins_anew() -> None:
     history = KernelHistory()
     history.add_sample(make_sample(5_000.0, OLD), "boot")
@@ -58,7 +70,7 @@ def test_news_are_in_the_event_log_once_and_marked_under_the_memory_curve() -> N
         store.apply_event(SampleArrived(1_000_000.0 + uptime, NODE, make_sample(uptime, line), "boot"))
     (words,) = [describe_log_entry(entry)[0] for entry in store.event_log.entries]
     assert words == "kernel: Xid 79: the GPU has fallen off the bus: the driver cannot reach it any more"
-    seen = build_tile_model(store, NODE, 1_005_014.0, chosen=None)
+    seen = build_tile_model(store, NODE, 1_005_014.0, chosen=None, offers=(), start_key=None, recent=(), address=None)
     block = build_kernel_marks(seen, DrawArea(100))
     assert block is not None
     (said,) = ("".join(span.text for span in row) for row in block.rows)
@@ -75,4 +87,10 @@ def test_news_are_in_the_event_log_once_and_marked_under_the_memory_curve() -> N
 def test_a_curve_without_events_has_no_marks() -> None:
     store = Store([NODE])
     store.apply_event(SampleArrived(1_005_000.0, NODE, make_sample(5_000.0, OLD), "boot"))
-    assert build_kernel_marks(build_tile_model(store, NODE, 1_005_000.0, chosen=None), DrawArea(100)) is None
+    assert (
+        build_kernel_marks(
+            build_tile_model(store, NODE, 1_005_000.0, chosen=None, offers=(), start_key=None, recent=(), address=None),
+            DrawArea(100),
+        )
+        is None
+    )

@@ -11,8 +11,8 @@ import pytest
 
 from sparkctl.commands.start.start_watch import collect_plan_secrets
 from sparkctl.engines import load_engine
-from sparkctl.logs import start_verdict
 from sparkctl.logs.analyzer import LogAnalyzer
+from sparkctl.logs.verdict_builder import build_verdict_from_line
 from sparkctl.model.launch_plan import LaunchPlan, ReadinessTarget
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.text.log_line import LogLine
@@ -75,7 +75,7 @@ def test_a_verdict_quotes_masked_lines_only(plan: LaunchPlan) -> None:
     log = LogAnalyzer(engine=load_engine("vllm"), ready=plan.ready)
     log.feed_lines(lines)
     assert log.fatal_line is not None
-    verdict = start_verdict.build_fatal_line_verdict(plan, log, log.fatal_line)
+    verdict = build_verdict_from_line(log.fatal_line, plan)
     assert KEY not in repr(verdict)
     assert MASK in repr(verdict)
 

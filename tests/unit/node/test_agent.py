@@ -379,13 +379,13 @@ def test_the_rate_is_changed_by_a_line() -> None:
 
 
 def test_the_part_of_pynvml_that_travels_has_all_that_the_probe_calls() -> None:
-    module = agent.load_module("pynvml_part", bootstrap.read_pynvml_source())
+    module = agent.load_module("pynvml_part", bootstrap.read_pynvml_source(program="agent"))
     whole = vars(importlib.import_module("pynvml"))
     used = whole.keys() & set(bootstrap.WORD_PATTERN.findall(SOURCE))
     assert len(used) > 20
     assert {name for name in used if not hasattr(module, name)} == set()
-    assert len(bootstrap.read_pynvml_source()) < 60_000
-    assert b"ctypes.util" not in bootstrap.read_pynvml_source(), (
+    assert len(bootstrap.read_pynvml_source(program="agent")) < 60_000
+    assert b"ctypes.util" not in bootstrap.read_pynvml_source(program="agent"), (
         "it would cost the node 2.5 MiB, and nothing of it is called"
     )
     with pytest.raises(module.NVMLError):
@@ -410,7 +410,11 @@ def make_small_agent(tmp_path: Path, **files: str) -> agent.NodeAgent:
     """A probe in this process, without a GPU, that is not run."""
     root = write_machine_files(tmp_path, {f"/proc/{name}": text for name, text in files.items()})
     return agent.NodeAgent(
-        root, 1.0, None, agent.start_reader_thread(agent.DeviceReader(root, []).read), open_kernel_log(root)
+        root,
+        1.0,
+        None,
+        agent.start_reader_thread(agent.DeviceReader(root, [], psutil=False).read),
+        open_kernel_log(root),
     )
 
 
@@ -515,7 +519,7 @@ def test_looking_for_devices_again_keeps_no_file_of_the_look_before(tmp_path: Pa
         | {f"{port}/counters/{name}": "4" for name in ("port_rcv_data", "port_xmit_data", "link_downed")}
         | {f"{port}/state": "4: ACTIVE", f"{port}/rate": "200 Gb/sec", f"{port}/hw_counters/np_cnp_sent": "7"},
     )
-    reader = agent.DeviceReader(root, [])
+    reader = agent.DeviceReader(root, [], psutil=False)
     assert len(reader.read([])["temperatures"]) == 12
     before = _count_open_files(tmp_path)
     assert before == 12 + 6
@@ -532,7 +536,7 @@ def test_looking_for_devices_again_keeps_no_file_of_the_look_before(tmp_path: Pa
 
 def test_devices_that_cannot_be_listed_are_an_error_and_not_absent(tmp_path: Path) -> None:
     root = write_machine_files(tmp_path, {"/sys/class/hwmon/hwmon0/temp1_input": "50000"})
-    reader = agent.DeviceReader(root, [])
+    reader = agent.DeviceReader(root, [], psutil=False)
     assert agent.list_directory(f"{root}/absent") == []
     assert agent.list_directory(f"{root}/sys/class/hwmon/hwmon0/temp1_input") == []
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -31,8 +31,8 @@ def test_each_editor_gets_its_line_argument(words: list[str], opened: list[str])
 
 
 def test_without_a_line_only_the_file_is_named() -> None:
-    assert build_editor_argv(["nano"], FILE, line=None) == ["nano", "/x/own.yaml"]
-    assert build_editor_argv(["code"], FILE, line=None) == ["code", "--wait", "/x/own.yaml"]
+    assert build_editor_argv(["nano"], FILE, line=None, column=None) == ["nano", "/x/own.yaml"]
+    assert build_editor_argv(["code"], FILE, line=None, column=None) == ["code", "--wait", "/x/own.yaml"]
 
 
 def test_the_operators_words_are_taken_apart_as_a_shell_would(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,7 @@ def test_enter_is_offered_where_it_does_something() -> None:
 
 def test_what_has_no_key_has_its_verb_in_place_of_one() -> None:
     actions = [one for one in ACTIONS if one.id in (ActionId.FREE, ActionId.DOWN)]
-    down, free = (join_text(one) for one in render_key_help(actions, ActionContext(), words=""))
+    down, free = (join_text(one) for one in render_key_help(actions, ActionContext(), words="", columns=None))
     assert free.lstrip().startswith(":free   stop everything that sparkctl started")
     assert free.count(":free") == 1
     assert down.lstrip().startswith("x   stop the instance")

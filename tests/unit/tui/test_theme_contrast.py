@@ -41,7 +41,7 @@ COLOURED = [one for one in (DARK_THEME, LIGHT_THEME, *BUILTIN_THEMES.values()) i
 @pytest.mark.parametrize("theme", COLOURED, ids=lambda one: one.name)
 def test_text_can_be_read(theme: Theme) -> None:
     ground = Color.parse(theme.background or ("#101317" if theme.dark else "#f7f8f9"))
-    found = build_theme_styles(theme, colourless=False)
+    found = build_theme_styles(theme, colourless=False, colour_system=None)
     for tone in READ:
         colour = found[tone].color
         assert colour is not None
@@ -61,7 +61,7 @@ def test_contrast_is_that_of_the_web() -> None:
 
 @pytest.mark.parametrize("theme", [DARK_THEME, LIGHT_THEME], ids=lambda one: one.name)
 def test_each_quantity_has_a_hue_of_its_own_beside_the_accent_and_the_states(theme: Theme) -> None:
-    found = build_theme_styles(theme, colourless=False)
+    found = build_theme_styles(theme, colourless=False, colour_system=None)
     tones = (
         TextStyle.ACCENT, TextStyle.GPU, TextStyle.RATE, TextStyle.POWER, TextStyle.LINK, TextStyle.GOOD, TextStyle.ATTENTION, TextStyle.BAD,
     )  # fmt: skip
@@ -71,12 +71,12 @@ def test_each_quantity_has_a_hue_of_its_own_beside_the_accent_and_the_states(the
 
 def test_sixteen_colours_keep_the_hues_apart_and_no_colour_has_none() -> None:
     ansi = next(one for one in BUILTIN_THEMES.values() if one.ansi)
-    found = build_theme_styles(ansi, colourless=False)
+    found = build_theme_styles(ansi, colourless=False, colour_system=None)
     hues = [
         found[tone].color for tone in (TextStyle.GPU, TextStyle.RATE, TextStyle.POWER, TextStyle.LINK, TextStyle.ACCENT)
     ]
     assert len(set(hues)) == len(hues)
-    assert all(style.color is None for style in build_theme_styles(ansi, colourless=True).values())
+    assert all(style.color is None for style in build_theme_styles(ansi, colourless=True, colour_system=None).values())
 
 
 @pytest.mark.parametrize("theme", [DARK_THEME, LIGHT_THEME], ids=lambda one: one.name)

@@ -50,9 +50,9 @@ def test_a_loss_and_the_best_gain_are_told() -> None:
     assert "drafts cost on prose: 0.90x" in text
     assert "drafts gain most on coding: 2.10x" in text
     assert "every 40 steps" not in text
-    assert "every 40 steps" not in join(render_run(plain)), "it does not draft"
+    assert "every 40 steps" not in join(render_run(plain, baseline=None)), "it does not draft"
     untold = replace(run, domains=tuple(replace(one, accept_length=None) for one in run.domains))
-    assert "every 40 steps" in join(render_run(untold))
+    assert "every 40 steps" in join(render_run(untold, baseline=None))
 
 
 def test_a_baseline_that_drafts_is_no_proof_of_drafts() -> None:
@@ -144,7 +144,7 @@ def test_a_cell_that_failed_has_its_row_and_what_was_not_reached_is_told_once() 
         number=4, began=0.0, instance="model", nodes=(NodeName("spark1"),), setup=BenchSetup(), wanted=cells, results=results,
         why="the guard stopped model: MemAvailable was 0.9 GiB, the floor is 1.0 GiB",
     )  # fmt: skip
-    text = join(render_run(run))
+    text = join(render_run(run, baseline=None))
     assert "1 run of each cell" in text
     assert text.count("pp64 tg8 c2") == 1
     assert "not measured: no result within 60 s" in text

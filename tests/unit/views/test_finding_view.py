@@ -24,20 +24,20 @@ ORPHAN = Finding(
 
 
 def test_a_block_of_findings() -> None:
-    assert format_node_findings([STUCK, ORPHAN], 1250.0) == [
+    assert format_node_findings([STUCK, ORPHAN], 1250.0, wanted=None, width=None) == [
         "    ✕ the GPU is stuck at 799 of 3003 MHz",
         "      SM clock 799 MHz · power 19.5 W · for 4 min 10 s",
         "      try: unplug it; then: sudo fwupdmgr refresh --force && fwupdmgr get-upgrades",
         "    ▲ VLLM holds 101.8 GiB",
         "      since before the first reading",
     ]
-    assert format_node_findings([], 1250.0) == []
-    brief = format_node_findings([STUCK], 1250.0, wanted=())
+    assert format_node_findings([], 1250.0, wanted=None, width=None) == []
+    brief = format_node_findings([STUCK], 1250.0, wanted=(), width=None)
     assert brief == ["    ✕ the GPU is stuck at 799 of 3003 MHz · for 4 min 10 s"]
 
 
 def test_it_fits_a_narrow_terminal_and_what_began_now_is_said() -> None:
-    lines = format_node_findings([STUCK], 1000.2, width=60)
+    lines = format_node_findings([STUCK], 1000.2, width=60, wanted=None)
     assert max(len(line) for line in lines if "fwupdmgr" not in line) <= 60
     assert "since just now" in " ".join(lines)
     assert any("sudo fwupdmgr refresh --force && fwupdmgr get-upgrades" in line for line in lines), (

@@ -138,7 +138,7 @@ def make_scene(
 ) -> InstanceScreenModel:
     if end is not None:
         made.apply_event(StartDiagnosed(now, NODE, end))
-    seen = build_tile_model(made, NODE, now, chosen="qwen36")
+    seen = build_tile_model(made, NODE, now, chosen="qwen36", offers=(), start_key=None, recent=(), address=None)
     one = next((each for each in made.get_last_known_view(NODE).instances if each.name == "qwen36"), None)
     return InstanceScreenModel(
         seen=seen, name="qwen36", one=one, timeline=made.get_startup_timeline(NODE, "qwen36"), end=end, **more

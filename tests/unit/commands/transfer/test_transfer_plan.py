@@ -160,8 +160,8 @@ def test_a_line_of_progress() -> None:
         rate=1.21e9,
         left=18.0,
     )
-    assert format_transfer(moved) == "files of q   12.0 GiB of 34.0 GiB   35 %   1.21 GB/s   0:18 left"
-    assert format_transfer(replace(moved, total=None, rate=None, left=None)) == "files of q   12.0 GiB"
+    assert format_transfer(moved, columns=None) == "files of q   12.0 GiB of 34.0 GiB   35 %   1.21 GB/s   0:18 left"
+    assert format_transfer(replace(moved, total=None, rate=None, left=None), columns=None) == "files of q   12.0 GiB"
 
 
 @pytest.mark.parametrize("columns", [72, 79, 90, 119])

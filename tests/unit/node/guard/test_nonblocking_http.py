@@ -29,14 +29,14 @@ GONE = b"HTTP/1.1 204 No Content\r\nServer: Docker\r\n\r\n"
      (b"HTTP/1.1 500 X\r\nconnection: Close\r\ncontent-length: 0\r\n\r\n", (500, b"", False))],
 )  # fmt: skip
 def test_an_answer_is_whole_when_its_last_byte_is_there(text: bytes, found: tuple[int, bytes, bool]) -> None:
-    assert parse_response(text) == found
-    assert parse_response(text[:-1]) is None
+    assert parse_response(text, ended=False) == found
+    assert parse_response(text[:-1], ended=False) is None
     assert parse_response(text[: len(text) // 2], ended=True) == (None, b"", False)
 
 
 def test_a_body_without_length_ends_with_the_connection() -> None:
     text = b"HTTP/1.1 200 OK\r\n\r\nhel"
-    assert parse_response(text) is None
+    assert parse_response(text, ended=False) is None
     assert parse_response(text, ended=True) == (200, b"hel", False)
 
 
@@ -47,7 +47,7 @@ def test_a_body_without_length_ends_with_the_connection() -> None:
      b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * (MAX_BODY_BYTES + 1)],
 )  # fmt: skip
 def test_other_bytes_are_no_http_response(text: bytes) -> None:
-    assert parse_response(text) == (None, b"", False)
+    assert parse_response(text, ended=False) == (None, b"", False)
 
 
 @given(st.binary(max_size=300), st.booleans())

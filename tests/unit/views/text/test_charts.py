@@ -39,11 +39,11 @@ def test_a_gap_is_a_gap_and_a_moment_between_two_readings_is_none() -> None:
     assert join_text(render_sparkline(fill_gaps(values, 1), HALF)) == "⡠⠊ ⠉".replace(
         "⡠⠊", join_text(render_sparkline([0.0, 0.5, 1.0, None], HALF))
     )
-    assert join_text(render_area_chart([1.0, 1.0, None, None], HALF, 1)[0]) == "⣿ "
+    assert join_text(render_area_chart([1.0, 1.0, None, None], HALF, 1, danger=None)[0]) == "⣿ "
 
 
 def test_an_area_is_brightest_at_its_edge() -> None:
-    top, bottom = render_area_chart([0.8, 0.8], HALF, 2)
+    top, bottom = render_area_chart([0.8, 0.8], HALF, 2, danger=None)
     assert [span.tone for span in top] == [TextStyle.ACCENT]
     assert [span.tone for span in bottom] == [TextStyle.BODY]
     assert join_text(bottom) == "⣿"
@@ -51,7 +51,7 @@ def test_an_area_is_brightest_at_its_edge() -> None:
 
 def test_each_quantity_keeps_its_hue_from_the_edge_to_the_ground() -> None:
     for edge, ground in ((TextStyle.RATE, TextStyle.RATE_BODY), (TextStyle.POWER, TextStyle.POWER_BODY)):
-        rows = render_area_chart([0.8, 0.8], HALF, 2, edge)
+        rows = render_area_chart([0.8, 0.8], HALF, 2, edge, danger=None)
         assert [span.tone for row in rows for span in row] == [edge, ground]
 
 
@@ -59,7 +59,7 @@ def test_each_quantity_keeps_its_hue_from_the_edge_to_the_ground() -> None:
 def test_every_row_of_a_curve_is_as_wide_as_it_has_pairs(values: list[float | None], height: int) -> None:
     scale = fit_axis_scale(values, 1.0) or HALF
     for rows in (
-        render_area_chart(values, scale, height),
+        render_area_chart(values, scale, height, danger=None),
         [render_sparkline(values, scale)],
     ):
         assert {measure_row(row) for row in rows} == {(len(values) + 1) // 2}
@@ -75,17 +75,17 @@ def test_a_gauge_is_as_wide_as_asked(share: float, columns: int) -> None:
 
 @given(st.integers(0, 200), st.none() | st.integers(0, 200), st.integers(1, 100))
 def test_a_claim_is_on_the_scale_of_the_whole(memory: int, claimed: int | None, columns: int) -> None:
-    assert measure_row(render_claim_bar(memory, claimed, 122, columns)) == columns
+    assert measure_row(render_claim_bar(memory, claimed, 122, columns, tolerance=1.0)) == columns
 
 
 def test_what_is_held_beyond_the_claim_stands_out() -> None:
-    spans = render_claim_bar(100, 96, 120, 60)
+    spans = render_claim_bar(100, 96, 120, 60, tolerance=1.0)
     assert [(span.tone, len(span.text)) for span in spans] == [
         (TextStyle.GPU, 47), (TextStyle.STRONG, 1), (TextStyle.ATTENTION, 2), (TextStyle.PLAIN, 10)
     ]  # fmt: skip
     near = render_claim_bar(100, 96, 120, 60, tolerance=1.1)
     assert TextStyle.ATTENTION not in {span.tone for span in near}, "as expected"
-    spans = render_claim_bar(60, 90, 120, 60)
+    spans = render_claim_bar(60, 90, 120, 60, tolerance=1.0)
     assert [(span.tone, len(span.text)) for span in spans] == [
         (TextStyle.GPU, 30), (TextStyle.FREE, 14), (TextStyle.STRONG, 1), (TextStyle.PLAIN, 15)
     ]  # fmt: skip
