@@ -37,6 +37,8 @@ def test_restart_starts_what_ran_with_the_same_settings(tmp_path: Path, monkeypa
         again = run_command("restart qwen36-ngram --json")
         assert again.exit_code == 0
         assert run_command("ls -q").stdout.split() == ["qwen36-ngram"]
+        wrong = run_command("up qwen36 --node spark1 --set args.mem-fraction-statc=0.5")
+        assert "--mem-fraction-statc" in wrong.stderr, "not that its port is in use"
         assert "image scitrera" in run_command("status qwen36-ngram").stdout
         history = OperationHistory(tmp_path / "SPARKCTL_STATE").list_operations("qwen36-ngram")
         assert [one.kind for one in history][:3] == ["start", "stop", "start"]
