@@ -48,7 +48,7 @@ _ADVICE = (
     r"|remov|chang|choos|select|pass|adjust|use (?:--|`|'|\"|an? (?:smaller|larger|different|valid|higher|lower)))"
     r"|(?:[Tt]ry(?: to)?|[Cc]onsider|[Ss]uggest(?:ed to)?) (?:increas|decreas|reduc|lower|rais|set|disabl|enabl|remov|us)(?:ing|e)? ?"
     r"|(?:(?<=; )|(?<=\. )|(?<=, or ))(?:[Ss]et|[Ii]ncrease|[Dd]ecrease|[Rr]educe|[Ll]ower|[Rr]aise|[Dd]isable|[Ee]nable|[Rr]emove)\b)"
-    r"(?!.{0,40}(?:prompt|request|messages|completion|input))"
+    r"(?!.{0,40}(?:prompt|request|messages|completion|input|pixel_values|_embed|\bbbox|(?:image|audio|video|text)s?`? (?:or|and|when|in)\b))"
 )
 _ADVICE_VERBS = [
     form
@@ -1642,6 +1642,15 @@ CRASH_FAILURES = (
         "A setting is not written as its reader expects[: {what}][: it is no JSON ({json})].",
         "Look for it among args and env: a number without unit and with a point, JSON with double quotes (the whole in single quotes).",
         needle=("invalid literal for int()", "could not convert string to float", "Expecting property name"),
+        weight=FailureWeight.EXCEPTION,
+    ),
+    failure_rule(
+        r"(?P<what>mat1 and mat2 shapes cannot be multiplied \(\d+x(?P<has>\d+) and (?P<takes>\d+)x\d+\))",
+        FailureCause.CRASHED,
+        "Two parts do not fit together: one takes {takes} values and is given {has} ({what}).",
+        "In ComfyUI: text encoder, LoRA, ControlNet or IP adapter of another model family than the checkpoint. In an engine: a draft, an adapter or "
+        "a quantization that was not made for this model; else take another image.",
+        needle="mat1 and mat2 shapes",
         weight=FailureWeight.EXCEPTION,
     ),
     # Settings are one line; what has more is a file.

@@ -160,6 +160,16 @@ _MEMORY_FAILURES = (
 )
 _FLAG_FAILURES = (
     failure_rule(
+        r"^ValueError: (?P<what>DSpark (?:could not resolve|draft requires|speculative_num_draft_tokens must).{1,200})",
+        FailureCause.DRAFT_MISMATCH,
+        "The draft is none for DSPARK, or its block size does not fit: {what}",
+        "Take the DSpark draft that was made for exactly this model. If it is that one, set args.speculative-dspark-block-size to the block "
+        "size of its config.json, and leave out args.speculative-num-draft-tokens.",
+        needle="DSpark ",
+        on="args.speculative-draft-model-path",
+        weight=FailureWeight.LIKELY,
+    ),
+    failure_rule(
         r"Unknown speculative algorithm name: (?P<name>\S+)",
         FailureCause.BAD_VALUE,
         "This image has no speculative algorithm named {name}.",
