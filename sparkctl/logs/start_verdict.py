@@ -76,16 +76,16 @@ def build_docker_error_verdict(
     plan: LaunchPlan, engine: Engine, error: DockerError, again: str, *, old_is_gone: bool
 ) -> Verdict:
     """Return why Docker did not start it, by the kind of error, or by its message if that names a cause."""
-    said = redact(error.message, plan.secret_values)
-    signal = engine.classify_line(said)
+    message = redact(error.message, plan.secret_values)
+    signal = engine.classify_line(message)
     failure = None if signal is None else signal.failure
     cause = next((cause for kind, cause in _DOCKER_ERROR_CAUSES if isinstance(error, kind)), None)
     hint = error.hint or (None if failure is None else failure.remedy)
     return Verdict(
         cause=cause or (FailureCause.DOCKER_REFUSED if failure is None else failure.cause),
-        summary=f"Docker on {plan.node} did not start {plan.instance}: {said}."
+        summary=f"Docker on {plan.node} did not start {plan.instance}: {message}."
         + (" The one that ran before was stopped." if old_is_gone else ""),
-        evidence=(Evidence(said, "docker"),),
+        evidence=(Evidence(message, "docker"),),
         remedy=hint or f"fix the profile, then: {again}",
     )
 

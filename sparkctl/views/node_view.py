@@ -370,15 +370,17 @@ def _render_links(sample: Sample, space: DrawArea) -> list[TextRow]:
 
 
 def _list_link_forms(cells: Sequence[str]) -> list[str]:
-    """Return the figures of a link in four forms, from the longest to the shortest. Each has the RDMA rate, which stands nowhere
+    """Return the figures of a link in five forms, from the longest to the shortest. Each has the RDMA rate, which stands nowhere
     else."""
     figures = [cell for cell in cells if not cell.startswith("MTU")]
     at = next((at for at, cell in enumerate(figures) if cell.startswith("RDMA ")), None)
     slim = [cell for cell in figures if not cell.endswith("Gb/s")]
     if at is None:
-        return ["  ".join(form) for form in (figures, slim, slim, slim)]
+        return ["  ".join(form) for form in (figures, slim, slim, slim, slim)]
     device, _, rates = figures[at].removeprefix("RDMA ").partition(" ")
-    forms = [figures, slim, figures[at:], [f"RDMA {rates}" if device else figures[at], *figures[at + 1 :]]]
+    short = [f"RDMA {rates}" if device else figures[at], *figures[at + 1 :]]
+    bare = ["IDLE" if cell.startswith("IDLE ") else cell for cell in short]  # a finding says the rest
+    forms = [figures, slim, figures[at:], short, bare]
     return ["  ".join(form) for form in forms]
 
 

@@ -97,12 +97,12 @@ async def describe_generator(words: Sequence[str]) -> str:
         return known
     try:
         async with asyncio.timeout(_VERSION_SECONDS):
-            said, _ = await process.communicate()
+            output, _ = await process.communicate()
     except TimeoutError:
         return known
     finally:
         await _end_process(process)
-    found = _VERSION.search(said.decode("utf-8", "replace"))
+    found = _VERSION.search(output.decode("utf-8", "replace"))
     return known if found is None else f"llama-benchy {found[1]}"
 
 

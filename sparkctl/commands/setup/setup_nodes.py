@@ -561,18 +561,18 @@ class PasswordHolder:
         """Return the password for a node. Raises `SudoRefused`."""
         if self._password is not None and await self._is_right(session, self._password) is None:
             return self._password
-        said = "a password is required"
+        refusal = "a password is required"
         for _ in range(_MAX_TRIES):
             question = SudoPasswordQuestion(session.node.name, "make these changes")
             password = await self._ctx.prompter.ask_password(question)
             if not password:
                 break
-            said = await self._is_right(session, password) or ""
-            if not said:
+            refusal = await self._is_right(session, password) or ""
+            if not refusal:
                 self._password = password
                 return password
         raise SudoRefused(
-            f"sudo on {session.node.name} does not let this user make the changes ({said})",
+            f"sudo on {session.node.name} does not let this user make the changes ({refusal})",
             "on a terminal sparkctl asks for the password; sudo needs none where the user has NOPASSWD",
         )
 

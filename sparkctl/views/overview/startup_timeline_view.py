@@ -344,17 +344,20 @@ class _PhaseBar:
 
 
 def render_startup_duration(timeline: StartupTimeline, space: DrawArea) -> TextRow | None:
-    """Return the durations of a finished start in one row, with as many phases as fit."""
+    """Return the durations of a finished start in one row, with the longest phases, as many as fit."""
     taken = timeline.compute_duration(timeline.updated_at)
     if taken is None or not timeline.stretches:
         return None
     spans = list(_render_total_time(timeline, taken, space))
-    gap = "   "
     stretches = merge_spans(timeline.stretches)
-    for at, one in enumerate(stretches):
-        piece = f"{gap}{_describe_current_part(one, stretches[:at])} {format_clock(one.compute_duration(timeline.updated_at))}"
-        if measure_row(spans) + len(piece) > space.columns:
+    lasted = [one.compute_duration(timeline.updated_at) for one in stretches]
+    pieces = [
+        f"{_describe_current_part(one, stretches[:at])} {format_clock(lasted[at])}" for at, one in enumerate(stretches)
+    ]
+    room, kept = space.columns - measure_row(spans), set[int]()
+    for at in sorted(range(len(pieces)), key=lambda at: -lasted[at]):
+        if (room := room - 3 - measure_text(pieces[at])) < 0:
             break
-        spans.append(Span(piece, TextStyle.LABEL))
-        gap = " · "
-    return tuple(spans)
+        kept.add(at)
+    words = " · ".join(piece for at, piece in enumerate(pieces) if at in kept)
+    return make_row(*spans, Span(f"   {words}" if words else "", TextStyle.LABEL))

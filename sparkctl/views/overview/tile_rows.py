@@ -577,10 +577,10 @@ def build_throughput_chart(one: InstanceView, seen: NodeTileModel, space: DrawAr
     accepts = space.is_chart_row_wide and any(drafting.get_accept_lengths(seen.now, seconds, 2))
     widths = space.split_chart_columns(2 if accepts else 1)
     rates = fill_series_gaps(drafting.get_generation_rates(seen.now, seconds, widths[0] * 2), seconds)
-    said = (
+    reference = (
         None if one.numbers is None else one.numbers.generation_rate
     )  # the scale includes the figure beside the curve
-    most = max((rate for rate in (*rates, said) if rate is not None), default=0.0)
+    most = max((rate for rate in (*rates, reference) if rate is not None), default=0.0)
     charts = [AreaChart(values=rates, most=round_above(most, _MIN_RATE_SCALE), unit="tok/s", tone=TextStyle.RATE)]
     if accepts:
         lengths = fill_series_gaps(drafting.get_accept_lengths(seen.now, seconds, widths[1] * 2), seconds)
