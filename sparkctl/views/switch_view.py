@@ -465,8 +465,8 @@ def _render_rollback(progress: SwitchProgress, scene: SwitchScreenModel, columns
         return []
     old = describe_step(SwitchStep.RESTORED, progress, is_done=True)
     proofs = "; ".join(one.text for one in restored.proofs)
-    said = proofs if proofs.startswith(old) else f"{old}: {proofs}" if proofs else old
-    return render_sentences(said, columns, get_state_symbol(Phase.READY), TextStyle.GOOD)
+    sentences = proofs if proofs.startswith(old) else f"{old}: {proofs}" if proofs else old
+    return render_sentences(sentences, columns, get_state_symbol(Phase.READY), TextStyle.GOOD)
 
 
 def render_switch_progress_line(progress: SwitchProgress, now: float, key: str | None) -> TextRow:

@@ -371,8 +371,8 @@ def _render_main_instance(one: InstanceView, seen: NodeTileModel, space: DrawAre
     speeds = [] if speed is None else [speed]
     if accept is None:
         return [make_block(1, decode), *speeds, *last]
-    if not roomy and space.is_wide and (beside := render_decode_summary(one, seen, space)) is not None:
-        return [make_block(1, beside), *last]
+    if not roomy and space.is_wide and (summary := render_decode_summary(one, seen, space)) is not None:
+        return [make_block(1, summary), *last]
     return [make_block(1, decode), *speeds, make_block(1, accept), *last]
 
 
@@ -548,16 +548,16 @@ def _take_last_rows(rows: list[TextRow], count: int) -> list[TextRow]:
 def _render_events(scene: OverviewScreenModel, most: int) -> list[TextRow]:
     """Return what happened last, without what a notice, a finding or a tile says now."""
     names = max((measure_text(sanitize_line(one.name)) for one in scene.glances), default=0)
-    said = [words for words, _ in scene.notices]
-    said += [found.summary for seen in scene.glances if seen.is_known for found in seen.view.findings]
-    happened = [one for one in scene.happened if not _is_said(one, said)]
+    shown_texts = [words for words, _ in scene.notices]
+    shown_texts += [found.summary for seen in scene.glances if seen.is_known for found in seen.view.findings]
+    happened = [one for one in scene.happened if not _is_said(one, shown_texts)]
     failed = {(seen.name, name) for seen in scene.glances for name in seen.list_failures()}
     return [render_event_log_entry(one, names, failed) for one in happened[-most:]]
 
 
-def _is_said(one: EventLogEntry, said: Sequence[str]) -> bool:
+def _is_said(one: EventLogEntry, texts: Sequence[str]) -> bool:
     news = describe_log_entry(one)[0].removeprefix("kernel: ")
-    return any(news in words for words in said)
+    return any(news in words for words in texts)
 
 
 def _render_findings(scene: OverviewScreenModel, columns: int, *, is_full: bool) -> list[_RowOfFinding]:
