@@ -372,8 +372,8 @@ def _render_main_instance(one: InstanceView, seen: NodeTileModel, space: DrawAre
     speeds = [] if speed is None else [speed]
     if accept is None:
         return [make_block(1, decode), *speeds, *last]
-    if not roomy and space.is_wide and (beside := render_decode_summary(one, seen, space)) is not None:
-        return [make_block(1, beside), *last]
+    if not roomy and space.is_wide and (summary := render_decode_summary(one, seen, space)) is not None:
+        return [make_block(1, summary), *last]
     return [make_block(1, decode), *speeds, make_block(1, accept), *last]
 
 
