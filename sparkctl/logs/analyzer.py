@@ -569,7 +569,7 @@ class LogAnalyzer:
         seen, latest = self.final_error, self.latest_line
         if seen is None or latest is None:
             return None
-        if not seen.text.startswith("{") and not looks_like_error(QUOTED_WORDS.sub("", seen.text)):
+        if not seen.text.startswith('{"') and not looks_like_error(QUOTED_WORDS.sub("", seen.text)):
             return None
         is_rest = latest.text[:1].isspace() or looks_like_error(latest.text)
         return seen if latest.number == seen.number or is_rest or tells_exit_status(seen.text) else None
@@ -1051,7 +1051,10 @@ class LogAnalyzer:
                 if fact.name is EngineFactName.ENGINE_VERSION:
                     self.version_line = line.number
         if (failure := signal.failure) is not None:
-            if _LATER_STAGE.search(find_writer(line.text[:_MAX_HEAD_CHARS])):
+            writer = find_writer(line.text[:_MAX_HEAD_CHARS])
+            if not writer and self.tracebacks and self.tracebacks[-1].last == line.number:
+                writer = self._traceback.opener  # a record of several lines has its header on the first
+            if _LATER_STAGE.search(writer):
                 failure = name_stage_fault(failure, text)
             self._record_failure(self._refine_failure(failure, text, is_serving=self.was_ready), line, text)
         if signal.phase is Phase.READY and 0 < self._ready_at < line.number and any(map(_is_death, self.failures)):
