@@ -145,15 +145,15 @@ def render_node(scene: NodeScreenModel, columns: int, lines: int) -> ScrollPage:
     high = max(0, lines - for_list)
     if columns >= _SIDE_BY_SIDE_COLUMNS:
         left = columns // 2
-        space, beside = DrawArea(left - 4, lines), DrawArea(columns - left - 4, lines)
+        space, side = DrawArea(left - 4, lines), DrawArea(columns - left - 4, lines)
         figures = _build_machine_blocks(seen, space)
         whole = _build_machine_blocks(seen, space, has_core_rows=True)
         if sum(len(part.rows) for part in whole) <= high - 2:
             figures = whole
-        curves = _build_machine_charts(seen, beside)
+        curves = _build_machine_charts(seen, side)
         if not curves:
             high = min(high, sum(len(part.rows) for part in figures) + 2)
-        shown = _fill_with_charts(figures, _build_further_charts(seen, space, beside), high - 2)
+        shown = _fill_with_charts(figures, _build_further_charts(seen, space, side), high - 2)
         rows = [
             (*one, *other)
             for one, other in zip(
@@ -407,12 +407,12 @@ def _build_machine_charts(seen: NodeTileModel, space: DrawArea) -> list[RowBlock
     return [one for one in every if one is not None and one.grow is not None]
 
 
-def _build_further_charts(seen: NodeTileModel, space: DrawArea, beside: DrawArea) -> list[RowBlock]:
-    """Return the curves for the rows below the figures: heat, where it has no room among the others (``beside``), else the GPU's
+def _build_further_charts(seen: NodeTileModel, space: DrawArea, side: DrawArea) -> list[RowBlock]:
+    """Return the curves for the rows below the figures: heat, where it has no room among the others (``side``), else the GPU's
     clock, and what RDMA moves; then page cache and swap."""
     widths = space.split_chart_columns(2)
     first = build_heat_chart(seen, widths[0])
-    if beside.is_chart_row_wide:
+    if side.is_chart_row_wide:
         clocks = read_series(seen, SeriesName.SM_CLOCK, widths[0] * 2)
         fastest = round_above(max((one for one in clocks if one is not None), default=0.0), 1000.0)
         first = AreaChart(values=clocks, most=fastest, unit="MHz", tone=TextStyle.POWER, title="clock")

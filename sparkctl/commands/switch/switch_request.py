@@ -45,6 +45,7 @@ class SwitchInstance(LaunchRequest):
             "--no-rollback": not self.rolls_back,
             "--no-guard": not self.guarded,
             "--force": self.forced,
+            "--again": self.once_more,
             "--dry-run": self.dry_run,
             f"--timeout={self.timeout or 0:g}s": self.timeout is not None,
         }
@@ -79,7 +80,7 @@ class SwitchInstance(LaunchRequest):
             profile=start.profile, engine=start.engine, nodes=start.nodes, names_nodes=start.names_nodes,
             known=tuple({node.name: node for node in (*start.nodes, *known)}.values()), dry_run=start.dry_run,
             timeout=start.timeout, environ=start.environ, words=start.words, guarded=start.guarded, forced=start.forced,
-            from_up=from_up,
+            once_more=start.once_more, from_up=from_up,
         )  # fmt: skip
 
     @property

@@ -173,8 +173,8 @@ def _check_json_key(
     where = one.where if deeper is None else (*one.where, deeper)
     if key not in known:
         near = find_closest_match(key, known)
-        meant = f"; did you mean {near}?" if near else ""
-        message = f"{flag.name} of {context} has no key {quote_value(key)}{meant}"
+        hint = f"; did you mean {near}?" if near else ""
+        message = f"{flag.name} of {context} has no key {quote_value(key)}{hint}"
         yield LintMessage(
             kind=LintRule.BAD_KEY,
             level=LintSeverity.ERROR,

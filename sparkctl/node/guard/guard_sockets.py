@@ -108,16 +108,16 @@ class HttpConnection:
             return None
         except OSError:
             chunk = b""
-        owed = self.asked_at is not None
+        is_awaited = self.asked_at is not None
         self.taken += chunk
-        found = parse_response(self.taken, ended=not chunk) if owed else None
+        found = parse_response(self.taken, ended=not chunk) if is_awaited else None
         if found is not None and found[0] is not None:
             keeps = bool(chunk) and found[2]
             self.taken, self.asked_at = b"", None
             if not keeps:
                 self.close()
             return found[:2]
-        if chunk and owed and found is None:
+        if chunk and is_awaited and found is None:
             return None
         self.close()  # it ended, or sent something unexpected, or something that is not HTTP
         return None, b""

@@ -111,14 +111,12 @@ def render_step(step: Step, space: DrawArea, detail: str | None) -> TextRow:
         )  # the bar shows the share, the strip below the rest
         done = next((one for one in forms if share is None or measure_text(one) <= room), forms[-1])
     short = len(name) < LABEL_COLUMNS and bool(done)
-    beside = done if short else f"{done} {name}".strip()
+    label = done if short else f"{done} {name}".strip()
     if share is None:
-        return truncate_row(
-            make_row(make_label(name if short else "now"), Span(beside, TextStyle.VALUE)), space.columns
-        )
+        return truncate_row(make_row(make_label(name if short else "now"), Span(label, TextStyle.VALUE)), space.columns)
     line = render_gauge(share, space.bar_columns)
     return truncate_row(
-        make_row(make_label(name if short else "now"), *line, "  ", Span(beside, TextStyle.VALUE)), space.columns
+        make_row(make_label(name if short else "now"), *line, "  ", Span(label, TextStyle.VALUE)), space.columns
     )
 
 
@@ -147,9 +145,9 @@ def _render_current_part(timeline: StartupTimeline, one: InstanceView, now: floa
         format_clock(taken),
     ]
     ways = ways if short else [f"{way} {name}" for way in ways]
-    beside = next((way for way in ways if len(way) <= room), ways[-1])
+    label = next((way for way in ways if len(way) <= room), ways[-1])
     return truncate_row(
-        make_row(make_label(name if short else "now"), *line, "  ", Span(beside, TextStyle.VALUE)), space.columns
+        make_row(make_label(name if short else "now"), *line, "  ", Span(label, TextStyle.VALUE)), space.columns
     )
 
 
@@ -267,8 +265,8 @@ def render_startup_timeline(timeline: StartupTimeline, now: float, space: DrawAr
     )
     end = then + sum(seconds or 0.0 for _, seconds in coming)
     names = max(*(measure_row(one.render_name()) for one in rows), *(len(name) + 2 for name, _ in coming), 0)
-    beside = names + (_EXPECTED_COLUMNS if timeline.expected_parts else 0)
-    bar = max(_MIN_BAR_COLUMNS, min(space.bar_columns, space.columns - LABEL_COLUMNS - beside))
+    label_columns = names + (_EXPECTED_COLUMNS if timeline.expected_parts else 0)
+    bar = max(_MIN_BAR_COLUMNS, min(space.bar_columns, space.columns - LABEL_COLUMNS - label_columns))
     time = _TimeAxis(began, max(timeline.expected or 0.0, end - began, 1.0), bar)
     for at, one in enumerate(rows):
         about = _render_expected_time(one.expected, names - measure_row(one.render_name()), "of about")

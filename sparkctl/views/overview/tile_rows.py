@@ -11,7 +11,6 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import pairwise
 
 from sparkctl import engines
@@ -245,11 +244,11 @@ def render_throughput(one: InstanceView, space: DrawArea) -> TextRow:
         return make_row(make_label("decode"), Span(words.IDLE, TextStyle.VALUE))
     speed = words.format_throughput(numbers)
     spans = [make_label("decode"), Span(f"{speed:<12}", TextStyle.STRONG)]
-    beside = _render_reference_rate(one)
-    spans += beside
+    reference = _render_reference_rate(one)
+    spans += reference
     if numbers.running is not None:
         spans += [Span(f"{numbers.running:3.0f}", TextStyle.VALUE), Span(" running", TextStyle.UNIT)]
-    if beside and space.columns < 64:
+    if reference and space.columns < 64:
         pass  # nothing waits where a figure is comparable
     elif numbers.waiting is not None and (numbers.waiting or space.columns >= 54):
         tone = TextStyle.ATTENTION if numbers.waiting else TextStyle.VALUE
@@ -262,7 +261,7 @@ def render_throughput(one: InstanceView, space: DrawArea) -> TextRow:
     if measure_row(spans) > space.columns:
         spans = [Span(" run", TextStyle.UNIT) if span.text == " running" else span for span in spans]
     if measure_row(spans) > space.columns:
-        spans = [span for span in spans if span not in beside]
+        spans = [span for span in spans if span not in reference]
     return tuple(spans)
 
 
@@ -402,9 +401,9 @@ def render_decode_summary(one: InstanceView, seen: NodeTileModel, space: DrawAre
     ]
     if accepted.rate is not None:
         spans.append(Span(f" {words.format_percent(accepted.rate):>5}", TextStyle.VALUE))
-    beside = _render_reference_rate(one)
-    if measure_row(spans) + measure_row(beside) <= space.columns:
-        spans[2:2] = beside
+    reference = _render_reference_rate(one)
+    if measure_row(spans) + measure_row(reference) <= space.columns:
+        spans[2:2] = reference
     return (*spans, *_render_accept_curve(one, seen, space, space.columns - measure_row(spans) - 2))
 
 
@@ -594,8 +593,8 @@ def build_gpu_charts(seen: NodeTileModel, space: DrawArea) -> list[RowBlock]:
     """Return the curves of GPU utilisation and power, as far as known; with room for three, of its temperature too."""
     most = seen.most_power or compute_power_scale([seen]) or _MIN_POWER_SCALE
     count = 3 if space.is_chart_row_wide else 2
-    beside = space.columns >= _TWO_CHARTS_MIN_COLUMNS
-    widths = space.split_chart_columns(count) if beside else [space.chart_columns] * count
+    is_wide = space.columns >= _TWO_CHARTS_MIN_COLUMNS
+    widths = space.split_chart_columns(count) if is_wide else [space.chart_columns] * count
     busy = [None if share is None else share * 100 for share in read_series(seen, SeriesName.GPU_BUSY, widths[0] * 2)]
     watts = read_series(seen, SeriesName.POWER, widths[1] * 2)
     charts = [
@@ -604,7 +603,7 @@ def build_gpu_charts(seen: NodeTileModel, space: DrawArea) -> list[RowBlock]:
     ]
     if space.is_chart_row_wide:
         charts.append(build_heat_chart(seen, widths[2]))
-    if beside:
+    if is_wide:
         rows = [build_chart_row("gpu", charts, widths, space.chart_rows)]
     else:
         rows = [
@@ -813,15 +812,14 @@ def _read_used_memory(seen: NodeTileModel, total: int, count: int) -> list[float
 
 def _skip_columns(row: TextRow, columns: int) -> TextRow:
     """Return a row of a curve without its first columns."""
-    kept: list[Span] = []
-    for span in row:
-        kept.append(Span(span.text[columns:], span.tone))
-        columns = max(0, columns - len(span.text))
-    return tuple(span for span in kept if span.text)
+    for at, (text, tone) in enumerate(row):
+        if len(text) > columns:
+            return (Span(text[columns:], tone), *row[at + 1 :])
+        columns -= len(text)
+    return ()
 
 
 _KERNEL_MARK = "▲"
-_CACHED_LOG_LINES = 64  # each picture shows those of the one before
 
 
 def build_kernel_marks(seen: NodeTileModel, space: DrawArea) -> RowBlock | None:
@@ -851,7 +849,6 @@ def build_kernel_marks(seen: NodeTileModel, space: DrawArea) -> RowBlock | None:
     return make_block(4, make_row(Span(marks, tone)), truncate_row(legend, space.columns))
 
 
-@lru_cache(_CACHED_LOG_LINES)
 def render_log_text(line: str) -> Span:
     """Return the text of a log line without its header; warnings and errors stand out."""
     text = sanitize_line(line)
