@@ -905,9 +905,9 @@ class LogAnalyzer:
             unnamed = build_unnamed_failure(text)
             if is_group_of_exceptions(text):
                 return LineSignal(failure=replace(unnamed, weight=FailureWeight.DYING))
-            said = text.partition(": ")[2]
-            told = self.engine.classify_line(f"RuntimeError: {said}") if said and not has_usual_name(text) else None
-            named = None if told is None else told.failure
+            rest = text.partition(": ")[2]
+            own = self.engine.classify_line(f"RuntimeError: {rest}") if rest and not has_usual_name(text) else None
+            named = None if own is None else own.failure
             return LineSignal(failure=unnamed if named is None or named.weight <= FailureWeight.EXCEPTION else named)
         message = f"{text}: {self._traceback.assertion}"
         joined = self.engine.classify_line(message)
@@ -949,9 +949,9 @@ class LogAnalyzer:
         self._standstills += 1
         self._stood_at = line.number
         if self._standstills == _STANDSTILL_LINES:
-            told = {name: fact.value for name, fact in self.facts.items()}
+            facts = {name: fact.value for name, fact in self.facts.items()}
             failure = _STANDSTILL if self.was_ready else _SILENT_START
-            self._record_failure(refine_failure(failure, text, None, told, is_serving=self.was_ready), line, text)
+            self._record_failure(refine_failure(failure, text, None, facts, is_serving=self.was_ready), line, text)
 
     @property
     def cut_failure(self) -> EvidenceLine | None:
@@ -995,19 +995,19 @@ class LogAnalyzer:
         )
 
     def _makes_tokens(self, text: str) -> bool:
-        told = self.engine.parse_stats_line(text)
-        return told is not None and bool(told.generation_rate)
+        stats = self.engine.parse_stats_line(text)
+        return stats is not None and bool(stats.generation_rate)
 
     def _is_at_work(self, text: str) -> bool:
-        told = self.engine.parse_stats_line(text)
-        return told is not None and told.kind not in (
+        stats = self.engine.parse_stats_line(text)
+        return stats is not None and stats.kind not in (
             StatsLineKind.PREFILL,
             StatsLineKind.HEALTH,
         )  # a warm-up has only those
 
     def _is_busy(self, text: str) -> bool:
-        told = self.engine.parse_stats_line(text)
-        return told is None or bool(told.generation_rate or told.prompt_rate)
+        stats = self.engine.parse_stats_line(text)
+        return stats is None or bool(stats.generation_rate or stats.prompt_rate)
 
     def _begin_run(self, line: LogLine, begin: str) -> None:
         """Begin a new run. If one began before, everything read so far belongs to an earlier run."""
@@ -1034,8 +1034,8 @@ class LogAnalyzer:
     def _refine_failure(self, failure: Failure, text: str, *, is_serving: bool) -> Failure:
         """Return the failure of a line as this start has it: by its step, and by what it has told."""
         step = None if self.step is None else self.step.name
-        told = {name: fact.value for name, fact in self.facts.items()}
-        return refine_failure(failure, text, step, told, is_serving=is_serving)
+        facts = {name: fact.value for name, fact in self.facts.items()}
+        return refine_failure(failure, text, step, facts, is_serving=is_serving)
 
     def _apply_signal(self, signal: LineSignal, line: LogLine, text: str) -> None:
         for fact in signal.facts:

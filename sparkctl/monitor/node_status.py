@@ -487,8 +487,8 @@ async def _is_past_ready_line(session: NodeSession, container: Container, rule: 
 
 async def _find_missing_proof(session: NodeSession, container: Container, target: ReadinessTarget) -> str | None:
     """Return why a service is not proved, None where it is. It is asked again only now and then: proof takes work."""
-    now, (asked, why) = session.clock.monotonic(), session.proofs.get(container.id, (None, None))
-    if asked is not None and now - asked < (_PROOF_SECONDS if why is None else _NO_PROOF_SECONDS):
+    now, (asked_at, why) = session.clock.monotonic(), session.proofs.get(container.id, (None, None))
+    if asked_at is not None and now - asked_at < (_PROOF_SECONDS if why is None else _NO_PROOF_SECONDS):
         return why
     if target.ready.probe in PROVED_PROBES:
         run = await session.docker.read_run_options(container.id)
@@ -497,7 +497,7 @@ async def _find_missing_proof(session: NodeSession, container: Container, target
         answer = await request_proof(session.link, service, session.clock, timeout=_PROOF_TIMEOUT)
     else:  # no token is asked for here: that would disturb it
         answer = await engine_probe.check_key_required(session.link, target, timeout=_PROOF_TIMEOUT)
-    if not answer.good and not answer.unproven and asked is not None and why is None:
+    if not answer.good and not answer.unproven and asked_at is not None and why is None:
         return None  # it proved itself before, and is busy now
     if not answer.good:
         secrets = await session.docker.read_secret_values(container.id) if answer.said else ()

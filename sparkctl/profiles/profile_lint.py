@@ -346,8 +346,8 @@ def suggest_flag_name(engine: str, flag: str, version: str | None, image: str = 
     chosen = engine_flags.choose_catalogue(engine, image, version)
     if chosen is None:
         return None
-    asked = Profile(name="asked", engine=engine, image="", origin="", shipped=False, args=((flag, True),))
-    found = next((one for one in lint_profile(asked, chosen) if one.kind in _FLAG_NAME_RULES), None)
+    profile = Profile(name="asked", engine=engine, image="", origin="", shipped=False, args=((flag, True),))
+    found = next((one for one in lint_profile(profile, chosen) if one.kind in _FLAG_NAME_RULES), None)
     if found is None:
         return None
     if chosen.basis is engine_flags.CatalogueMatch.EXACT:

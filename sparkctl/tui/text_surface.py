@@ -100,10 +100,11 @@ class TextSurface(Widget, can_focus=False):
 
     def render_line(self, y: int) -> Strip:
         """Return one line, as wide as the widget."""
-        wide, styles = self.size.width, self._styles
+        wide, styles = self._strip_columns, self._styles
         if y >= len(self._rows):
             return Strip.blank(wide, self._blank)
-        strip = Strip([Segment(span.text, styles[span.tone]) for span in self._rows[y] if span.text])
+        row = self._rows[y]
+        strip = Strip([Segment(text, styles[tone]) for text, tone in row if text], measure_row(row))
         return strip.adjust_cell_length(wide, self._blank)
 
 

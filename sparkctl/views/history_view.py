@@ -403,11 +403,11 @@ def _render_speed(one: OperationRecord) -> Iterator[TextRow]:
             yield _render_label_value(_describe_share(one, share), requests)
         words = []
         if share.accept_length is not None:
-            beside = "" if length is None else f" ({name}: {length.as_text()})"
-            words.append(f"accept length {share.accept_length:.2f}{beside}")
+            note = "" if length is None else f" ({name}: {length.as_text()})"
+            words.append(f"accept length {share.accept_length:.2f}{note}")
         if share.tokens_per_second is not None:
-            beside = "" if rate is None else f" ({name}: {rate.as_text()}, one request alone)"
-            words.append(f"{share.tokens_per_second:.1f} tokens/s of a request{beside}")
+            note = "" if rate is None else f" ({name}: {rate.as_text()}, one request alone)"
+            words.append(f"{share.tokens_per_second:.1f} tokens/s of a request{note}")
         if words:
             yield _render_label_value(_describe_share(one, share), ", ".join(words))
 
@@ -710,8 +710,8 @@ def render_phase_bars(one: OperationRecord, share: NodeResult, columns: int) -> 
     names = max((measure_text(format_part_name(part)) for part in share.parts), default=0)
     names = min(names, max(10, columns // 3))
     most = max([part.seconds for part in share.parts] + [part.seconds for part in left] + [1.0])
-    beside = 22  # columns of 12:40   usually 12:31
-    bar = max(0, min(48, columns - names - beside - 4))
+    figure_columns = 22  # columns of 12:40   usually 12:31
+    bar = max(0, min(48, columns - names - figure_columns - 4))
     rows = []
     for part in share.parts:
         usual = next((each for each in left if each.part_key == part.part_key), None)
