@@ -224,7 +224,10 @@ def _parse_flag_entry(name: str, entry: dict[str, Any]) -> EngineFlag:
         aliases=tuple(entry.get("aliases", ())),
         hidden=tuple(entry.get("hidden", ())),
         takes=FlagArity(entry.get("takes", FlagArity.ONE)),
-        type=FlagValueType(entry.get("type", FlagValueType.TEXT)),
+        # a parser may leave the JSON in a word to its reader
+        type=FlagValueType(
+            entry.get("type", FlagValueType.JSON if entry.get("default") == "{}" else FlagValueType.TEXT)
+        ),
         nullable=entry.get("nullable", False),
         choices=_to_optional_tuple(entry.get("choices")),
         values=_to_optional_tuple(entry.get("values")),

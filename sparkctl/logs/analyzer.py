@@ -113,6 +113,7 @@ class LogPhaseTimer:
 
 
 _MAX_FAILURES = 64  # failures stored at most
+_SECOND_LOAD_STEPS = ("profiling", "kv-cache")  # of a draft model
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -568,7 +569,7 @@ class LogAnalyzer:
         seen, latest = self.final_error, self.latest_line
         if seen is None or latest is None:
             return None
-        if not seen.text.startswith("{") and not looks_like_error(QUOTED_WORDS.sub("", seen.text)):
+        if not seen.text.startswith('{"') and not looks_like_error(QUOTED_WORDS.sub("", seen.text)):
             return None
         is_rest = latest.text[:1].isspace() or looks_like_error(latest.text)
         return seen if latest.number == seen.number or is_rest or tells_exit_status(seen.text) else None
@@ -1050,7 +1051,10 @@ class LogAnalyzer:
                 if fact.name is EngineFactName.ENGINE_VERSION:
                     self.version_line = line.number
         if (failure := signal.failure) is not None:
-            if _LATER_STAGE.search(find_writer(line.text[:_MAX_HEAD_CHARS])):
+            writer = find_writer(line.text[:_MAX_HEAD_CHARS])
+            if not writer and self.tracebacks and self.tracebacks[-1].last == line.number:
+                writer = self._traceback.opener  # a record of several lines has its header on the first
+            if _LATER_STAGE.search(writer):
                 failure = name_stage_fault(failure, text)
             self._record_failure(self._refine_failure(failure, text, is_serving=self.was_ready), line, text)
         if signal.phase is Phase.READY and 0 < self._ready_at < line.number and any(map(_is_death, self.failures)):
@@ -1059,10 +1063,18 @@ class LogAnalyzer:
         phase = Phase.WARMING if signal.phase is Phase.READY else signal.phase
         if signal.step is not None and self._is_late_progress(signal.step):
             return
+        step = None if signal.step is None else self._rename_draft_step(signal.step)
         if phase is not None and phase.order >= self.phase.order:
-            self._change_phase(phase, signal.step or (self.step if phase is self.phase else None), line)
-        elif signal.step is not None and phase is None:
-            self.step = signal.step
+            self._change_phase(phase, step or (self.step if phase is self.phase else None), line)
+        elif step is not None and phase is None:
+            self.step = step
+
+    def _rename_draft_step(self, step: Step) -> Step:
+        """Return what loads a second model, once the first one has its KV cache, as a step of the draft model."""
+        is_in_draft, is_second = self.step is not None and self.step.name == "draft", self._times.has_step("kv-cache")
+        if step.name == "weights" and (is_in_draft or (is_second and step.fraction is None)):
+            return replace(step, name="draft")
+        return replace(step, name="draft") if is_in_draft and is_second and step.name in _SECOND_LOAD_STEPS else step
 
     def _is_late_progress(self, step: Step) -> bool:
         """Tell whether a progress bar belongs to a finished part: stderr and stdout are not synchronous."""

@@ -468,6 +468,7 @@ class TracebackReader:
     handled: tuple[int, ...] = ()
     mistaken: int | None = None
     refuses_settings: bool = False
+    opener: str = ""  # the process that wrote the traceback's first line
     _has_told: bool = False  # something of the last line alone
     _foreign: int = 0
     _level: str | None = None
@@ -529,7 +530,7 @@ class TracebackReader:
         if not self.is_open:
             self._writers.clear()
         self._writers.add(writer)
-        self.is_open, self.first_line, self._level = True, number, level
+        self.is_open, self.first_line, self._level, self.opener = True, number, level, writer
         self._foreign, self.raise_line, self._statement, self._unusual, self._reader = 0, None, [], None, ""
 
     def _is_foreign(self, text: str, writer: str, level: str | None) -> bool:

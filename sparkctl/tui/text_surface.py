@@ -163,5 +163,11 @@ def _count_common(one: str, other: str) -> int:
     """Return how many columns two texts have in common at their beginning; 0 where a character may take more than one."""
     if not (_ONE_COLUMN_TEXT.fullmatch(one) and _ONE_COLUMN_TEXT.fullmatch(other)):
         return 0
-    least = min(len(one), len(other))
-    return next((at for at in range(least) if one[at] != other[at]), least)
+    known, most = 0, min(len(one), len(other))
+    while known < most:
+        middle = (known + most + 1) // 2
+        if one[known:middle] == other[known:middle]:
+            known = middle
+        else:
+            most = middle - 1
+    return known

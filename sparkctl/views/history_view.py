@@ -218,15 +218,13 @@ def build_operation_sections(
     return tuple(each for each in sections if each.rows)
 
 
-def format_sections(sections: Sequence[DetailSection]) -> Iterator[str]:
-    """Yield the sections as text lines."""
-    from sparkctl.views.text.styled_text import join_text
-
+def render_sections(sections: Sequence[DetailSection]) -> Iterator[TextRow]:
+    """Yield the rows of the sections, each below its title."""
     for number, section in enumerate(sections):
         if number:
-            yield ""
-        yield section.title
-        yield from ("  " + join_text(each) for each in section.rows)
+            yield ()
+        yield (Span(section.title, TextStyle.STRONG),)
+        yield from ((Span("  "), *each) for each in section.rows)
 
 
 def _make_section_title(one: OperationRecord, title: str, share: NodeResult) -> str:

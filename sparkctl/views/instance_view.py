@@ -746,7 +746,7 @@ def render_latencies(numbers: EngineMeter, drafts: bool, last: MeterSeries | Non
     that the rows below do not move with every request.
     """
     kept = last or MeterSeries()
-    between = "steps of several tokens" if drafts or numbers.acceptance is not None else "tokens"
+    between = "steps" if drafts or numbers.acceptance is not None else "tokens"
     rows = [
         _render_latency("TTFT", numbers.ttft, kept.ttft, now),
         _render_latency("ITL", numbers.inter_token, kept.inter_token, now, f"   between {between}"),

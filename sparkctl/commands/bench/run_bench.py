@@ -856,6 +856,7 @@ class BenchSeries:
             known=tuple({one.name: one for one in (*start.nodes, *self.everywhere)}.values()),
             environ=start.environ,
             words=start.words,
+            once_more=True,  # nobody waits for a question in the night
         )
 
     async def _measure_one(self, bench: MeasureInstance, start: StartInstance | None) -> CommandEnded:

@@ -125,7 +125,7 @@ def _check_word(one: ProfileFlag, flag: EngineFlag, word: str, context: LintCont
                 LintSeverity.WARNING,
             )
         found = _build_value_message(LintRule.BAD_CHOICE, one, message, level)
-        is_misspelt = find_closest_match(word, flag.values) is not None
+        is_misspelt = find_closest_match(word, flag.values, _MIN_VALUE_SIMILARITY) is not None
         # another name may be one that a plug-in of the image brings
         yield found if flag.extended_by is None or is_misspelt else replace(found, ends_start=False)
     elif near := _find_misspelt_parser(flag, word, context):

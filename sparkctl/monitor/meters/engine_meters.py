@@ -260,12 +260,16 @@ class EngineMeters:
                 )
         await gather_or_cancel(*(meter.read_metrics() for meter in self._meters.values()))
 
-    async def read_once(self, instances: Sequence[InstanceView], ahead: float) -> dict[str, MeterReading]:
-        """Return the figures of two readings a second apart, by container id; ``ahead`` as in `follow_logs`. Raises ConnectionLost."""
+    async def read_once(
+        self, instances: Sequence[InstanceView], ahead: float, *, is_first: bool = True
+    ) -> dict[str, MeterReading]:
+        """Return the figures of two readings a second apart, or since the one before, by container id; ``ahead`` as in
+        `follow_logs`. Raises ConnectionLost."""
         if any(map(has_meter, instances)):
             await self.read_metrics(instances)
-            await self._session.clock.sleep(_READING_GAP_SECONDS)
-            await self.read_metrics(instances)
+            if is_first:
+                await self._session.clock.sleep(_READING_GAP_SECONDS)
+                await self.read_metrics(instances)
             await self.read_logs(ahead)
         return self.get_current_readings(ahead)
 

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import lru_cache
 from itertools import groupby, zip_longest
 from typing import TYPE_CHECKING
 
@@ -411,6 +412,7 @@ def _render_state_title(seen: NodeTileModel, roomy: bool, columns: int) -> TextR
 
 _TALL_SCREEN_LINES = 44  # from this height on, curves may be taller and leave room below the tiles
 _SPACED_MIN_LINES = 10  # from this height on, the parts below the tiles are separated
+_CACHED_LOG_LINES = 64  # each picture shows those of the one before
 _MIN_EVENT_LINES = 6  # with little room; otherwise as many as fill half of it
 
 
@@ -606,9 +608,15 @@ def _render_past_operations(scene: OverviewScreenModel, most: int) -> list[TextR
     return [render_past_operation(one, names) for one in shown]
 
 
+@lru_cache(_CACHED_LOG_LINES)
+def _render_log_line(node: str, text: str, wide: int) -> TextRow:
+    name = Span(pad_text(sanitize_line(node), wide), TextStyle.LABEL)
+    return (name, Span(" │ ", TextStyle.FRAME), render_log_text(text))
+
+
 def _render_log_lines(scene: OverviewScreenModel, most: int) -> list[TextRow]:
     """Return at most this many of the last log lines, in the columns of events; where several Sparks log, each has its share."""
-    wide = max((measure_text(sanitize_line(one.node)) for one in scene.lines), default=0)
+    wide = max((measure_text(sanitize_line(node)) for node in {one.node for one in scene.lines}), default=0)
     kept = Counter(one.node for one in scene.lines)
     while sum(kept.values()) > most:
         kept[max(kept, key=kept.__getitem__)] -= 1
@@ -621,9 +629,7 @@ def _render_log_lines(scene: OverviewScreenModel, most: int) -> list[TextRow]:
         make_row(
             " ",
             Span(f"{_format_log_time(one.when):8}  ", TextStyle.UNIT),
-            sanitize_span(pad_text(sanitize_line(one.node), wide), TextStyle.LABEL),
-            Span(" │ ", TextStyle.FRAME),
-            render_log_text(one.text),
+            *_render_log_line(one.node, one.text, wide),
         )
         for one in reversed(shown)
     ]

@@ -11,7 +11,6 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import pairwise
 
 from sparkctl import engines
@@ -813,15 +812,14 @@ def _read_used_memory(seen: NodeTileModel, total: int, count: int) -> list[float
 
 def _skip_columns(row: TextRow, columns: int) -> TextRow:
     """Return a row of a curve without its first columns."""
-    kept: list[Span] = []
-    for span in row:
-        kept.append(Span(span.text[columns:], span.tone))
-        columns = max(0, columns - len(span.text))
-    return tuple(span for span in kept if span.text)
+    for at, (text, tone) in enumerate(row):
+        if len(text) > columns:
+            return (Span(text[columns:], tone), *row[at + 1 :])
+        columns -= len(text)
+    return ()
 
 
 _KERNEL_MARK = "▲"
-_CACHED_LOG_LINES = 64  # each picture shows those of the one before
 
 
 def build_kernel_marks(seen: NodeTileModel, space: DrawArea) -> RowBlock | None:
@@ -851,7 +849,6 @@ def build_kernel_marks(seen: NodeTileModel, space: DrawArea) -> RowBlock | None:
     return make_block(4, make_row(Span(marks, tone)), truncate_row(legend, space.columns))
 
 
-@lru_cache(_CACHED_LOG_LINES)
 def render_log_text(line: str) -> Span:
     """Return the text of a log line without its header; warnings and errors stand out."""
     text = sanitize_line(line)
