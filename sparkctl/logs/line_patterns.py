@@ -305,8 +305,8 @@ def split_prefix(line: str) -> tuple[str, str]:
     if found is None or not found.end():
         return "", line
     text = line[found.end() :]
-    if " | " in text[:_MAX_NAME_CHARS] and found["when"] and (name := _CONTAINER_NAME.match(text)) is not None:
-        text = text[name.end() :]  # a collector wrote the time of what compose printed
+    if " | " in text[:_MAX_NAME_CHARS] and (name := _CONTAINER_NAME.match(text)) is not None:
+        text = text[name.end() :]  # a collector, such as systemd's journal, wrote what compose printed
     if not line[:1].isascii():
         text = text.rstrip(f"{line[0]} ")  # the frame's other side
     return (found["when"] or "").strip("[] "), text
