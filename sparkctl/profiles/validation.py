@@ -131,7 +131,9 @@ class _ProfileReader:
 
     def read_section(self, section: FileSection, item: YamlValue, path: YamlPath) -> dict[str, Any]:
         """Return the attributes of a section's type; a null counts as absent."""
-        entries = {key: below for key, (_, below) in item.entries.items() if below.value is not None or below.raw is None}
+        entries = {
+            key: below for key, (_, below) in item.entries.items() if below.value is not None or below.raw is None
+        }
         found: dict[str, Any] = {}
         for key, field in section.fields.items():
             if key in entries:
