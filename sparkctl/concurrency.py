@@ -117,15 +117,15 @@ async def cancel_and_wait(tasks: Iterable[asyncio.Future[Any]], within: float | 
     clean-up, and its error is left to its own done callback.
     """
     left = {task for task in tasks if not task.done()}
-    asked = set[asyncio.Future[Any]]()
+    cancelled = set[asyncio.Future[Any]]()
     limit = None if within is None else asyncio.get_running_loop().time() + within
     while left:
-        for task in left - asked:
+        for task in left - cancelled:
             if not isinstance(task, asyncio.Task) or not task.cancelling():
-                asked.add(task)
+                cancelled.add(task)
                 task.cancel()
         # One that is being cancelled ends, or it was only a time limit within it that has passed: then it goes on, and is asked then.
-        again = None if left <= asked else _LOOK_AGAIN_SECONDS
+        again = None if left <= cancelled else _LOOK_AGAIN_SECONDS
         rest = None if limit is None else max(0.0, limit - asyncio.get_running_loop().time())
         ended, left = await asyncio.wait(
             left, timeout=min((one for one in (again, rest) if one is not None), default=None)

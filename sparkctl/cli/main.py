@@ -159,8 +159,8 @@ class LazyVerbGroup(click.Group):
 def sparkctl_command(ctx: click.Context, replay: str | None, readonly: bool, plain: bool) -> int:
     """Start, watch and stop LLM engines on NVIDIA DGX Sparks, and explain why one did not start.
 
-    Without a verb, on a terminal, sparkctl opens the panel. Data goes to stdout, messages to stderr; --json prints JSON lines. For one
-    verb or topic, see sparkctl help VERB. The words of other tools (ps, ls, start, run, stop, rm) work, too.
+    Without a command, on a terminal, sparkctl opens the panel. Data goes to stdout, messages to stderr; --json prints JSON lines. For one
+    command or topic, see sparkctl help COMMAND. The words of other tools (ps, ls, start, run, stop, rm) work, too.
     """
     if ctx.invoked_subcommand is not None:
         given = {"--replay": replay is not None, "--readonly": readonly, "--plain": plain}

@@ -39,6 +39,7 @@ class ActionContext:
             switch is known.
         journal: the journal of that switch, where it can be read.
         own: the switch that this panel is running now.
+        is_measuring: a benchmark of this panel runs.
     """
 
     names: tuple[NodeName, ...] = ()
@@ -62,6 +63,7 @@ class ActionContext:
     switch_left: bool | None = None
     journal: SwitchJournal | None = None
     own: SwitchProgress | None = None
+    is_measuring: bool = False
 
     @property
     def node_view(self) -> NodeTelemetryView | None:
@@ -231,6 +233,10 @@ def reason_cannot_stop(context: ActionContext) -> str | None:
 
 def reason_cannot_end_process(context: ActionContext) -> str | None:
     return reason_node_silent(context) or ("no process is selected" if context.process is None else None)
+
+
+def reason_nothing_measured(context: ActionContext) -> str | None:
+    return reason_recording(context) or (None if context.is_measuring else "this panel measures nothing now")
 
 
 def reason_cannot_measure(context: ActionContext) -> str | None:

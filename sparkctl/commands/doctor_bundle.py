@@ -290,22 +290,22 @@ class ReadingCollector:
     def add_line(self, line: bytes) -> None:
         """Add a line; a foreign line (a login shell's greeting) is ignored."""
         try:
-            said = load_json(line)
+            message = load_json(line)
         except (ValueError, RecursionError):
             return
-        name = said.get("name") if isinstance(said, dict) else None
+        name = message.get("name") if isinstance(message, dict) else None
         if not isinstance(name, str) or len(name) > _MAX_NAME_CHARS or not _NAME_PATTERN.fullmatch(name):
             return
         if name == END_NAME:
             self.whole = True
         elif name in self._pieces or len(self._pieces) < _MAX_READINGS:
             pieces = self._pieces.setdefault(name, [])
-            text = said.get("text")
+            text = message.get("text")
             if isinstance(text, str) and sum(map(len, pieces)) + len(text) <= _MAX_READING_CHARS:
                 pieces.append(text)
-            if said.get("end") is True:
-                why = said.get("why")
-                self._ended[name] = (why if isinstance(why, str) else None, said.get("cut") is True)
+            if message.get("end") is True:
+                why = message.get("why")
+                self._ended[name] = (why if isinstance(why, str) else None, message.get("cut") is True)
 
     def list_readings(self) -> tuple[CollectedReading, ...]:
         """Return the readings; one without its end is marked as incomplete."""

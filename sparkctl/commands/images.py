@@ -148,7 +148,7 @@ def remove_images(ctx: CommandContext, request: RemoveImages) -> AsyncGenerator[
 
     async def run_removal(emit: Emit) -> CommandEnded:
         began = ctx.clock.monotonic()
-        said: list[str] = []
+        removals: list[str] = []
         async with AsyncExitStack() as stack:
             sessions = [await open_session(stack, ctx, node, emit) for node in request.nodes]
             await gather_or_cancel(*(session.link.connect() for session in sessions))
@@ -171,13 +171,15 @@ def remove_images(ctx: CommandContext, request: RemoveImages) -> AsyncGenerator[
                     if not request.dry_run:
                         await _remove_image(session, use)
                     verb = "would remove" if request.dry_run else "removed"
-                    said.append(f"{verb} {_name(use)} from {session.node.name} ({format_size(use.image.size or 0)})")
+                    removals.append(
+                        f"{verb} {_name(use)} from {session.node.name} ({format_size(use.image.size or 0)})"
+                    )
         return CommandEnded(
             ts=ctx.clock.unix_time(),
             outcome=Outcome.PLANNED if request.dry_run else Outcome.DONE,
             exit_code=int(ExitCode.DONE),
             seconds=ctx.clock.monotonic() - began,
-            message="\n".join(said) or "there is no old build to remove",
+            message="\n".join(removals) or "there is no old build to remove",
         )
 
     def stream_removal(own: CommandContext) -> AsyncGenerator[Event, None]:

@@ -100,7 +100,7 @@ async def import_from_container(ctx: CommandContext, node: Node, name: str, requ
             names = [one.name for one in await session.docker.list_containers()]
             raise InvalidInput(
                 f"{node.name} has no container {name}{format_did_you_mean(name, names)}",
-                f"there are {', '.join(names) or 'none'}",
+                f"its containers: {', '.join(names)}" if names else "it has none",
             ) from None
         beyond = await session.docker.read_extra_options(name)
     return check_imported_profile(import_container(run, node.name, _build_import_options(request, Path.cwd()), beyond))

@@ -66,6 +66,7 @@ def find_engine(name: str | None) -> Engine | None:
     return load_engine(name) if name is not None and name in engine_names() else None
 
 
+@cache
 def load_engine(name: str) -> Engine:
     """Return the engine of this name. Raises InvalidInput with the closest name if there is none."""
     if name not in engine_names():

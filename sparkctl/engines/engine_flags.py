@@ -166,17 +166,17 @@ def load_catalogue(engine: str, version: str) -> FlagCatalogue:
     )
 
 
-def choose_catalogue(engine: str, image: str, said: str | None, asked: str | None = None) -> CatalogueChoice | None:
+def choose_catalogue(engine: str, image: str, declared: str | None, asked: str | None = None) -> CatalogueChoice | None:
     """Return the catalogue for a profile, None for an engine without any.
 
-    ``asked`` (``--engine-version``) overrides ``said`` (``engine_version:``), which overrides the image's tag.
+    ``asked`` (``--engine-version``) overrides ``declared`` (``engine_version:``), which overrides the image's tag.
     """
     have = list_versions(engine)
     if not have:
         return None
     wanted = [
         (asked, "--engine-version"),
-        (said, "engine_version"),
+        (declared, "engine_version"),
         (parse_version_from_tag(image, have), "the image's tag"),
     ]
     for version, said_by in wanted:
@@ -224,7 +224,10 @@ def _parse_flag_entry(name: str, entry: dict[str, Any]) -> EngineFlag:
         aliases=tuple(entry.get("aliases", ())),
         hidden=tuple(entry.get("hidden", ())),
         takes=FlagArity(entry.get("takes", FlagArity.ONE)),
-        type=FlagValueType(entry.get("type", FlagValueType.TEXT)),
+        # a parser may leave the JSON in a word to its reader
+        type=FlagValueType(
+            entry.get("type", FlagValueType.JSON if entry.get("default") == "{}" else FlagValueType.TEXT)
+        ),
         nullable=entry.get("nullable", False),
         choices=_to_optional_tuple(entry.get("choices")),
         values=_to_optional_tuple(entry.get("values")),

@@ -286,9 +286,9 @@ class FactRule:
         groups = {
             name: truncate_text(value.strip(), _MAX_GROUP_CHARS) for name, value in found.groupdict().items() if value
         }
-        said = _fill_template(self.says, groups)
+        filled = _fill_template(self.says, groups)
         return EngineFact(
-            self.name, said.replace(",", "") if _GROUPED_NUMBER.fullmatch(said) else said, self.is_fallback
+            self.name, filled.replace(",", "") if _GROUPED_NUMBER.fullmatch(filled) else filled, self.is_fallback
         )
 
 
@@ -506,11 +506,11 @@ class LogRules:
         known = self._known.get(line, _NOT_KNOWN)
         if known is not _NOT_KNOWN:
             return known
-        said = self._classify_new_line(line)
+        signal = self._classify_new_line(line)
         if len(self._known) >= _MAX_KNOWN_LINES:
             self._known.clear()
-        self._known[line] = said
-        return said
+        self._known[line] = signal
+        return signal
 
     def _classify_new_line(self, line: str) -> LineSignal | None:
         if line.startswith(self.quiet):
@@ -531,12 +531,12 @@ class LogRules:
     def classify_cut_line(self, line: str) -> Failure | None:
         """Return the failure that a line whose end is cut may have told: that of the rule whose words its end begins. None if there is no
         such rule, or if several name different causes."""
-        told = list[Failure]()
+        failures = list[Failure]()
         for whole in self._finder.list_completions(line):
             failure = self._find_failure(whole)
             if failure is not None and failure.weight > FailureWeight.EXCEPTION:
-                told.append(failure)
-        return replace(told[0], is_inferred=True) if len({one.cause for one in told}) == 1 else None
+                failures.append(failure)
+        return replace(failures[0], is_inferred=True) if len({one.cause for one in failures}) == 1 else None
 
     def depends_on_digits(self, line: str, shape: str) -> bool:
         """Tell whether some lines of this shape (a prepared line with each digit as 0) may say something, and others not."""
@@ -546,8 +546,8 @@ class LogRules:
             if (stripped := _strip_indentation(line)) is None:
                 return False
             line, shape = stripped, shape.lstrip()
-        told = list_told_errors(line[:_MAX_MATCHED_CHARS])
-        if any(self._finder.depends_on_digits(one, one.translate(DIGITS_TO_ZERO)) for one in told):
+        errors = list_quoted_errors(line[:_MAX_MATCHED_CHARS])
+        if any(self._finder.depends_on_digits(one, one.translate(DIGITS_TO_ZERO)) for one in errors):
             return True
         return self._finder.depends_on_digits(line[:_MAX_MATCHED_CHARS], shape[:_MAX_MATCHED_CHARS])
 
@@ -558,33 +558,33 @@ class LogRules:
                 return LineSignal(facts=facts)
             failure = self._find_failure(line)
             return None if failure is None else LineSignal(failure=failure)
-        start, said = next(pair for pair in self.phases if line.startswith(pair[0]))
+        start, signal = next(pair for pair in self.phases if line.startswith(pair[0]))
         # "ready" followed by more words is a quotation: a prompt, or a model's own text.
-        if said.phase is Phase.READY and _MORE_WORDS.match(line, len(start)):
+        if signal.phase is Phase.READY and _MORE_WORDS.match(line, len(start)):
             return None
-        return LineSignal(said.phase, said.step, said.failure or self._find_failure(line), facts)
+        return LineSignal(signal.phase, signal.step, signal.failure or self._find_failure(line), facts)
 
     def _find_failure(self, line: str) -> Failure | None:
         if line[:1].isspace():
             if (stripped := _strip_indentation(line)) is None:
                 return None
             line = stripped
-        said = line[:_MAX_MATCHED_CHARS]
-        if self.retold is not None and (quoted := self.retold.search(said)) is not None:
+        text = line[:_MAX_MATCHED_CHARS]
+        if self.retold is not None and (quoted := self.retold.search(text)) is not None:
             failure = self._match_first_rule(f"RuntimeError: {quoted['what']}")
             if failure is not None and failure.weight > FailureWeight.EXCEPTION:
                 return replace(failure, fatal=True)
-        is_repeated = said.startswith(_REPEATED_START)  # its traceback follows
-        failure = None if is_repeated else self._match_first_rule(said)
+        is_repeated = text.startswith(_REPEATED_START)  # its traceback follows
+        failure = None if is_repeated else self._match_first_rule(text)
         if failure is None or failure.weight <= FailureWeight.DEATH:
-            told = self._find_told_failure(said)
-            return told if told is not None and (failure is None or told.weight > failure.weight) else failure
+            other = self._find_quoted_failure(text)
+            return other if other is not None and (failure is None or other.weight > failure.weight) else failure
         return failure
 
-    def _find_told_failure(self, said: str) -> Failure | None:
+    def _find_quoted_failure(self, text: str) -> Failure | None:
         """Return the failure that a line tells of another program, or of a part of its own; it weighs less than the same at first hand."""
-        for told in list_told_errors(said):
-            failure = self._match_first_rule(told)
+        for error in list_quoted_errors(text):
+            failure = self._match_first_rule(error)
             if (
                 failure is not None
                 and failure.weight > FailureWeight.EXCEPTION
@@ -593,14 +593,14 @@ class LogRules:
                 return replace(failure, weight=failure.weight - 1)
         return None
 
-    def _match_first_rule(self, said: str) -> Failure | None:
-        for rule in self._finder.find_candidates(said):
-            if (failure := rule.match_failure(said)) is not None:
+    def _match_first_rule(self, text: str) -> Failure | None:
+        for rule in self._finder.find_candidates(text):
+            if (failure := rule.match_failure(text)) is not None:
                 return failure
         return None
 
 
-def list_told_errors(line: str) -> list[str]:
+def list_quoted_errors(line: str) -> list[str]:
     """Return the errors that a line may tell of others, each as the last line of a traceback; empty if it tells none."""
     found = _TELLS_ERROR.match(line)
     if found is None:
@@ -609,10 +609,10 @@ def list_told_errors(line: str) -> list[str]:
         passed_on = _WRAPPERS.match(line)
         return [] if passed_on is None else [line[passed_on.end() :]]
     named, quoted = _TOLD_CLASS.search(line), _TOLD_REPR.search(line)
-    told = [] if named is None else [named[0]]
+    errors = [] if named is None else [named[0]]
     if quoted is not None:
-        told.append(f"{quoted['name']}: {quoted['what']}")
-    return [*told, f"RuntimeError: {found['what'].lstrip(' :])').rstrip(' |')}"]
+        errors.append(f"{quoted['name']}: {quoted['what']}")
+    return [*errors, f"RuntimeError: {found['what'].lstrip(' :])').rstrip(' |')}"]
 
 
 def _strip_indentation(line: str) -> str | None:

@@ -105,8 +105,8 @@ class EstimateInput:
         width = (_parse_cache_width(keys) + _parse_cache_width(values)) / 2  # as many keys as values
         if width == _DEFAULT_NUMBER_BYTES:
             return width, "2 bytes each"
-        said = keys if keys == values else f"keys {keys}, values {values}"
-        return width, f"{said}: {width:g} byte{'' if width == 1 else 's'} each"
+        dtypes = keys if keys == values else f"keys {keys}, values {values}"
+        return width, f"{dtypes}: {width:g} byte{'' if width == 1 else 's'} each"
 
 
 _DEFAULT_NUMBER_BYTES = 2.0
@@ -130,12 +130,12 @@ _CACHE_TYPE_BYTES = (
 _CACHE_BITS = re.compile(r"_(?:k(?P<keys>\d)v(?P<values>\d)|(?P<both>\d)bit)(?![a-z\d])")
 
 
-def _parse_cache_width(said: str) -> float:
+def _parse_cache_width(dtype: str) -> float:
     """Return the bytes per number of a cache type. How 3 bits are packed is not known: they count as 4."""
     for mark, width in _CACHE_TYPE_BYTES:
-        if mark in said:
+        if mark in dtype:
             return width
-    if (found := _CACHE_BITS.search(said)) is None:
+    if (found := _CACHE_BITS.search(dtype)) is None:
         return _DEFAULT_NUMBER_BYTES
     bits = (found["both"], found["both"]) if found["both"] else (found["keys"], found["values"])
     return sum(max(4, int(one)) for one in bits) / 16 + _SCALE_BYTES
@@ -329,7 +329,7 @@ class KvCacheLayout:
     )
     indexed: float = 0.0  # keys of the index per token in such layers
 
-    def get_packed_width(self, said: str) -> float | None:
+    def get_packed_width(self, dtype: str) -> float | None:
         """Return the bytes per number where a latent is packed by a layout of its own, None where it is not.
 
         vLLM 0.32 (vllm/v1/attention/backends/mla/flashmla_sparse.py, mla_attention.py): in fp8_ds_mla a latent of 512 + 64 takes 512
@@ -337,9 +337,9 @@ class KvCacheLayout:
         stores every other kind of fp8 as fp8_ds_mla, too.
         """
         latent = self.numbers - self.rotary
-        if said == "nvfp4_ds_mla":
+        if dtype == "nvfp4_ds_mla":
             return (latent / 2 + latent / 16 + self.rotary) / self.numbers
-        if said == "fp8_ds_mla" or (self.index and said.startswith("fp8")):
+        if dtype == "fp8_ds_mla" or (self.index and dtype.startswith("fp8")):
             return (latent + latent / 128 * 4 + self.rotary * 2) / self.numbers
         return None
 
@@ -390,11 +390,11 @@ def parse_longest_context(text: str | None) -> int | None:
 
     Some engines count a scaling of the positions once more where the file has it in them already: then it is an upper bound.
     """
-    said = _select_language_config(load_json_map(text) or {})
-    longest = parse_positive_int(said.get("max_position_embeddings"))
+    config = _select_language_config(load_json_map(text) or {})
+    longest = parse_positive_int(config.get("max_position_embeddings"))
     if longest is None:
         return None
-    scaling = said.get("rope_parameters", said.get("rope_scaling")) or {}
+    scaling = config.get("rope_parameters", config.get("rope_scaling")) or {}
     if not isinstance(scaling, Mapping):
         return None
     if any(isinstance(one, Mapping) for one in scaling.values()):  # of each kind of layer another
@@ -418,42 +418,47 @@ def _select_language_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
     return config
 
 
-def _build_kv_layout(said: Mapping[str, Any]) -> KvCacheLayout | None:
-    given = said.get("layer_types", said.get("layers_block_type"))
-    declared = said.get("num_hidden_layers", said.get("n_layer", len(given) if isinstance(given, list) else None))
+def _build_kv_layout(config: Mapping[str, Any]) -> KvCacheLayout | None:
+    given = config.get("layer_types", config.get("layers_block_type"))
+    declared = config.get("num_hidden_layers", config.get("n_layer", len(given) if isinstance(given, list) else None))
     layers = parse_positive_int(declared)
     if layers is None or layers > _MAX_LAYERS:
         return None
-    if "compress_ratios" in said:
-        return _build_compressed_layout(said, layers)
-    latent, rope = parse_positive_int(said.get("kv_lora_rank")), parse_positive_int(said.get("qk_rope_head_dim"))
-    numbers = (latent + rope) if latent is not None and rope is not None else _count_numbers_per_token(said)
+    if "compress_ratios" in config:
+        return _build_compressed_layout(config, layers)
+    latent, rope = parse_positive_int(config.get("kv_lora_rank")), parse_positive_int(config.get("qk_rope_head_dim"))
+    numbers = (latent + rope) if latent is not None and rope is not None else _count_numbers_per_token(config)
     if numbers is None:
         return None
     is_latent = latent is not None and rope is not None
-    sliding_numbers, heads = None, 1 if is_latent else _count_heads(said)
-    of_full = {"head_dim": said.get("global_head_dim"), "num_key_value_heads": said.get("num_global_key_value_heads")}
+    sliding_numbers, heads = None, 1 if is_latent else _count_heads(config)
+    of_full = {
+        "head_dim": config.get("global_head_dim"),
+        "num_key_value_heads": config.get("num_global_key_value_heads"),
+    }
     if (
-        said.get("attention_k_eq_v") is False
+        config.get("attention_k_eq_v") is False
     ):  # only layers whose values are their keys have other heads; both are kept all the same
         del of_full["num_key_value_heads"]
     own = {name: value for name, value in of_full.items() if parse_positive_int(value)}
     if own and not is_latent:
-        at_full = {**said, **own}
+        at_full = {**config, **own}
         sliding_numbers, numbers = numbers, _count_numbers_per_token(at_full)
         heads = min(filter(None, (heads, _count_heads(at_full))), default=None)
     if numbers is None:
         return None
-    shared = parse_positive_int(said.get("num_kv_shared_layers")) or 0  # the last ones read the cache of an earlier one
-    kinds = _list_layer_kinds(said, layers)[: max(0, layers - shared)]
+    shared = (
+        parse_positive_int(config.get("num_kv_shared_layers")) or 0
+    )  # the last ones read the cache of an earlier one
+    kinds = _list_layer_kinds(config, layers)[: max(0, layers - shared)]
     sliding = sum("sliding" in kind or "chunked" in kind for kind in kinds)
     linear = sum(kind in _LINEAR_LAYERS for kind in kinds)
     full = len(kinds) - sliding - linear - sum(kind in _STATELESS_LAYERS for kind in kinds)
-    state = _count_state_bytes(said) if linear else 0
+    state = _count_state_bytes(config) if linear else 0
     if state is None:
         return None
-    window = parse_positive_int(said.get("sliding_window", said.get("attention_chunk_size")))
-    longest = parse_positive_int(said.get("max_position_embeddings"))
+    window = parse_positive_int(config.get("sliding_window", config.get("attention_chunk_size")))
+    longest = parse_positive_int(config.get("max_position_embeddings"))
     return KvCacheLayout(
         full=full,
         sliding=sliding,
@@ -465,11 +470,11 @@ def _build_kv_layout(said: Mapping[str, Any]) -> KvCacheLayout | None:
         sliding_numbers=sliding_numbers,
         heads=heads,
         rotary=rope if is_latent and rope is not None else 0,
-        index=_count_index_bytes(said) if is_latent else 0,
+        index=_count_index_bytes(config) if is_latent else 0,
     )
 
 
-def _build_compressed_layout(said: Mapping[str, Any], layers: int) -> KvCacheLayout | None:
+def _build_compressed_layout(config: Mapping[str, Any], layers: int) -> KvCacheLayout | None:
     """Return what DeepSeek V4 keeps, None where its config does not tell.
 
     vLLM 0.32 (vllm/models/deepseek_v4/attention.py, vllm/v1/attention/backends/mla/sparse_swa.py): every layer keeps a latent of
@@ -477,11 +482,11 @@ def _build_compressed_layout(said: Mapping[str, Any], layers: int) -> KvCacheLay
     a key of the index beside it. In fp8_ds_mla a latent is 584 bytes (448 + 64 in 2 bytes + 8 of scales); `get_packed_width` says
     590. The compressors' own states, some MB a request, are not counted.
     """
-    wide, rope = parse_positive_int(said.get("head_dim")), parse_positive_int(said.get("qk_rope_head_dim"))
-    window, given = parse_positive_int(said.get("sliding_window")), said.get("compress_ratios")
+    wide, rope = parse_positive_int(config.get("head_dim")), parse_positive_int(config.get("qk_rope_head_dim"))
+    window, given = parse_positive_int(config.get("sliding_window")), config.get("compress_ratios")
     if wide is None or rope is None or window is None or not isinstance(given, list) or len(given) < layers:
         return None
-    if "kv_source_layers" in said or any(
+    if "kv_source_layers" in config or any(
         one not in (0, 1, 4, 128) for one in given
     ):  # V4.1 shares and compresses otherwise
         return None
@@ -492,78 +497,78 @@ def _build_compressed_layout(said: Mapping[str, Any], layers: int) -> KvCacheLay
         window=window,
         numbers=wide,
         state=0,
-        longest=parse_positive_int(said.get("max_position_embeddings")),
+        longest=parse_positive_int(config.get("max_position_embeddings")),
         is_latent=True,
         heads=1,
         rotary=rope,
-        index=_count_index_bytes(said),
+        index=_count_index_bytes(config),
         compressed=sum(1 / one for one in ratios),
         indexed=ratios.count(4) / 4,
     )
 
 
-def _count_index_bytes(said: Mapping[str, Any]) -> int:
+def _count_index_bytes(config: Mapping[str, Any]) -> int:
     """Return the bytes of a key of sparse attention's index: FP8 with a scale of 4 bytes for 128 numbers (vLLM 0.32)."""
-    wide = parse_positive_int(said.get("index_head_dim")) or 0
+    wide = parse_positive_int(config.get("index_head_dim")) or 0
     return wide + wide // 128 * 4
 
 
-def _count_heads(said: Mapping[str, Any]) -> int | None:
+def _count_heads(config: Mapping[str, Any]) -> int | None:
     """Return the heads of keys and values."""
-    heads = parse_positive_int(said.get("num_attention_heads", said.get("n_head")))
-    return parse_positive_int(said.get("num_key_value_heads", said.get("num_kv_heads"))) or heads
+    heads = parse_positive_int(config.get("num_attention_heads", config.get("n_head")))
+    return parse_positive_int(config.get("num_key_value_heads", config.get("num_kv_heads"))) or heads
 
 
-def _count_numbers_per_token(said: Mapping[str, Any]) -> int | None:
-    heads = parse_positive_int(said.get("num_attention_heads", said.get("n_head")))
-    kept = _count_heads(said)
-    hidden = parse_positive_int(said.get("hidden_size", said.get("n_embd")))
-    wide = parse_positive_int(said.get("head_dim")) or (hidden // heads if hidden and heads else None)
+def _count_numbers_per_token(config: Mapping[str, Any]) -> int | None:
+    heads = parse_positive_int(config.get("num_attention_heads", config.get("n_head")))
+    kept = _count_heads(config)
+    hidden = parse_positive_int(config.get("hidden_size", config.get("n_embd")))
+    wide = parse_positive_int(config.get("head_dim")) or (hidden // heads if hidden and heads else None)
     return None if kept is None or not wide else 2 * kept * wide
 
 
-def _list_layer_kinds(said: Mapping[str, Any], layers: int) -> Sequence[str]:
+def _list_layer_kinds(config: Mapping[str, Any], layers: int) -> Sequence[str]:
     """Return the kind of each layer."""
-    given = said.get("layer_types", said.get("layers_block_type"))
+    given = config.get("layer_types", config.get("layers_block_type"))
     if isinstance(given, list) and len(given) == layers and all(isinstance(one, str) for one in given):
         return [_LAYER_ALIASES.get(str(one), str(one)) for one in given]
-    if every := parse_positive_int(said.get("full_attention_interval")):
+    if every := parse_positive_int(config.get("full_attention_interval")):
         return ["full_attention" if (at + 1) % every == 0 else "linear_attention" for at in range(layers)]
-    if (every := parse_positive_int(said.get("sliding_window_pattern"))) and parse_positive_int(
-        said.get("sliding_window")
+    if (every := parse_positive_int(config.get("sliding_window_pattern"))) and parse_positive_int(
+        config.get("sliding_window")
     ):
         return ["full_attention" if (at + 1) % every == 0 else "sliding_attention" for at in range(layers)]
-    pattern = said.get("hybrid_override_pattern")
+    pattern = config.get("hybrid_override_pattern")
     if isinstance(pattern, str) and len(pattern) == layers:  # Nemotron-H: M mamba, * attention, - or E neither
         return [{"M": "mamba", "*": "full_attention"}.get(one, _STATELESS_LAYER) for one in pattern]
-    is_windowed = parse_positive_int(said.get("sliding_window")) and said.get("use_sliding_window", True) is True
+    is_windowed = parse_positive_int(config.get("sliding_window")) and config.get("use_sliding_window", True) is True
     return ["sliding_attention" if is_windowed else "full_attention"] * layers
 
 
 _LAYER_ALIASES = {"attention": "full_attention"}
 
 
-def _count_state_bytes(said: Mapping[str, Any]) -> int | None:
+def _count_state_bytes(config: Mapping[str, Any]) -> int | None:
     """Return the bytes that a linear layer keeps per request: a matrix per value head, and the last inputs of its
     convolution.
     """
     heads, wide = (
-        parse_positive_int(said.get("linear_num_value_heads")),
-        parse_positive_int(said.get("linear_value_head_dim")),
+        parse_positive_int(config.get("linear_num_value_heads")),
+        parse_positive_int(config.get("linear_value_head_dim")),
     )
     keys, deep = (
-        parse_positive_int(said.get("linear_num_key_heads")),
-        parse_positive_int(said.get("linear_key_head_dim")),
+        parse_positive_int(config.get("linear_num_key_heads")),
+        parse_positive_int(config.get("linear_key_head_dim")),
     )
     if heads and wide and keys and deep:
-        kernel = parse_positive_int(said.get("linear_conv_kernel_dim")) or 4
+        kernel = parse_positive_int(config.get("linear_conv_kernel_dim")) or 4
         return (
             heads * wide * deep * _STATE_NUMBER_BYTES
             + (kernel - 1) * (2 * keys * deep + heads * wide) * _CONVOLUTION_NUMBER_BYTES
         )
-    heads = parse_positive_int(said.get("mamba_num_heads", said.get("mamba_n_heads")))
-    wide = parse_positive_int(said.get("mamba_head_dim", said.get("mamba_d_head")))
-    size = parse_positive_int(said.get("ssm_state_size", said.get("mamba_d_state")))
+    heads = parse_positive_int(config.get("mamba_num_heads", config.get("mamba_n_heads")))
+    wide = parse_positive_int(config.get("mamba_head_dim", config.get("mamba_d_head")))
+    size = parse_positive_int(config.get("ssm_state_size", config.get("mamba_d_state")))
     return heads * wide * size * _STATE_NUMBER_BYTES if heads and wide and size else None
 
 

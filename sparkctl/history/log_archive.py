@@ -116,18 +116,18 @@ class SavedLogWriter:
         own = self._file.fileno()
         if not self.path.exists() or os.path.samestat(os.fstat(own), self.path.stat()):
             return None
-        handle, beside = self._open_beside()
+        handle, temporary = self._open_beside()
         with os.fdopen(handle, "wb") as copy, os.fdopen(os.dup(own), "rb") as written:
             written.seek(0)
             shutil.copyfileobj(written, copy)
-        return beside
+        return temporary
 
-    def _replace_or_discard(self, beside: Path, whole: bool) -> None:
+    def _replace_or_discard(self, temporary: Path, whole: bool) -> None:
         self._beside = None
-        if whole or beside.stat().st_size > _file_size(self.path):
-            beside.replace(self.path)
+        if whole or temporary.stat().st_size > _file_size(self.path):
+            temporary.replace(self.path)
         else:
-            beside.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
 
     def _mark_failed(self, error: OSError) -> None:
         self.failed = self.failed or error
@@ -261,8 +261,8 @@ def _prune_folder(folder: Path) -> None:
     for old in sorted(folder.glob("*.log"))[: -_MAX_LOGS + 1]:
         old.unlink(missing_ok=True)
     for suffix in (_RECEIPT_SUFFIX, _VERDICT_SUFFIX, _COMMAND_SUFFIX, _MEMORY_BEFORE_SUFFIX):
-        for beside in sorted(folder.glob(f"*{suffix}"))[:-_MAX_LOGS]:
-            beside.unlink(missing_ok=True)
+        for temporary in sorted(folder.glob(f"*{suffix}"))[:-_MAX_LOGS]:
+            temporary.unlink(missing_ok=True)
     for left in folder.glob(f"*{_UNFINISHED_SUFFIX}"):
         with suppress(FileNotFoundError):
             if time.time() - left.stat().st_mtime > _STALE_SECONDS:

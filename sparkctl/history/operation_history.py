@@ -175,9 +175,9 @@ class OperationHistory(LogArchive):
         last = ([one for one in good if one.get("node") == node] or good)[-1:]
         if not last:
             return None
-        said, before = last[0].get("estimated"), last[0].get("available_before")
+        claim, before = last[0].get("estimated"), last[0].get("available_before")
         return MeasuredPeak(
-            int(last[0]["peak"]), said if is_byte_count(said) else None, before if is_byte_count(before) else None
+            int(last[0]["peak"]), claim if is_byte_count(claim) else None, before if is_byte_count(before) else None
         )
 
     def was_ready(self, digest: str) -> bool:

@@ -113,6 +113,7 @@ class LogPhaseTimer:
 
 
 _MAX_FAILURES = 64  # failures stored at most
+_SECOND_LOAD_STEPS = ("profiling", "kv-cache")  # of a draft model
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -568,7 +569,7 @@ class LogAnalyzer:
         seen, latest = self.final_error, self.latest_line
         if seen is None or latest is None:
             return None
-        if not seen.text.startswith("{") and not looks_like_error(QUOTED_WORDS.sub("", seen.text)):
+        if not seen.text.startswith('{"') and not looks_like_error(QUOTED_WORDS.sub("", seen.text)):
             return None
         is_rest = latest.text[:1].isspace() or looks_like_error(latest.text)
         return seen if latest.number == seen.number or is_rest or tells_exit_status(seen.text) else None
@@ -905,9 +906,9 @@ class LogAnalyzer:
             unnamed = build_unnamed_failure(text)
             if is_group_of_exceptions(text):
                 return LineSignal(failure=replace(unnamed, weight=FailureWeight.DYING))
-            said = text.partition(": ")[2]
-            told = self.engine.classify_line(f"RuntimeError: {said}") if said and not has_usual_name(text) else None
-            named = None if told is None else told.failure
+            rest = text.partition(": ")[2]
+            own = self.engine.classify_line(f"RuntimeError: {rest}") if rest and not has_usual_name(text) else None
+            named = None if own is None else own.failure
             return LineSignal(failure=unnamed if named is None or named.weight <= FailureWeight.EXCEPTION else named)
         message = f"{text}: {self._traceback.assertion}"
         joined = self.engine.classify_line(message)
@@ -949,9 +950,9 @@ class LogAnalyzer:
         self._standstills += 1
         self._stood_at = line.number
         if self._standstills == _STANDSTILL_LINES:
-            told = {name: fact.value for name, fact in self.facts.items()}
+            facts = {name: fact.value for name, fact in self.facts.items()}
             failure = _STANDSTILL if self.was_ready else _SILENT_START
-            self._record_failure(refine_failure(failure, text, None, told, is_serving=self.was_ready), line, text)
+            self._record_failure(refine_failure(failure, text, None, facts, is_serving=self.was_ready), line, text)
 
     @property
     def cut_failure(self) -> EvidenceLine | None:
@@ -995,19 +996,19 @@ class LogAnalyzer:
         )
 
     def _makes_tokens(self, text: str) -> bool:
-        told = self.engine.parse_stats_line(text)
-        return told is not None and bool(told.generation_rate)
+        stats = self.engine.parse_stats_line(text)
+        return stats is not None and bool(stats.generation_rate)
 
     def _is_at_work(self, text: str) -> bool:
-        told = self.engine.parse_stats_line(text)
-        return told is not None and told.kind not in (
+        stats = self.engine.parse_stats_line(text)
+        return stats is not None and stats.kind not in (
             StatsLineKind.PREFILL,
             StatsLineKind.HEALTH,
         )  # a warm-up has only those
 
     def _is_busy(self, text: str) -> bool:
-        told = self.engine.parse_stats_line(text)
-        return told is None or bool(told.generation_rate or told.prompt_rate)
+        stats = self.engine.parse_stats_line(text)
+        return stats is None or bool(stats.generation_rate or stats.prompt_rate)
 
     def _begin_run(self, line: LogLine, begin: str) -> None:
         """Begin a new run. If one began before, everything read so far belongs to an earlier run."""
@@ -1034,8 +1035,8 @@ class LogAnalyzer:
     def _refine_failure(self, failure: Failure, text: str, *, is_serving: bool) -> Failure:
         """Return the failure of a line as this start has it: by its step, and by what it has told."""
         step = None if self.step is None else self.step.name
-        told = {name: fact.value for name, fact in self.facts.items()}
-        return refine_failure(failure, text, step, told, is_serving=is_serving)
+        facts = {name: fact.value for name, fact in self.facts.items()}
+        return refine_failure(failure, text, step, facts, is_serving=is_serving)
 
     def _apply_signal(self, signal: LineSignal, line: LogLine, text: str) -> None:
         for fact in signal.facts:
@@ -1050,7 +1051,10 @@ class LogAnalyzer:
                 if fact.name is EngineFactName.ENGINE_VERSION:
                     self.version_line = line.number
         if (failure := signal.failure) is not None:
-            if _LATER_STAGE.search(find_writer(line.text[:_MAX_HEAD_CHARS])):
+            writer = find_writer(line.text[:_MAX_HEAD_CHARS])
+            if not writer and self.tracebacks and self.tracebacks[-1].last == line.number:
+                writer = self._traceback.opener  # a record of several lines has its header on the first
+            if _LATER_STAGE.search(writer):
                 failure = name_stage_fault(failure, text)
             self._record_failure(self._refine_failure(failure, text, is_serving=self.was_ready), line, text)
         if signal.phase is Phase.READY and 0 < self._ready_at < line.number and any(map(_is_death, self.failures)):
@@ -1059,10 +1063,18 @@ class LogAnalyzer:
         phase = Phase.WARMING if signal.phase is Phase.READY else signal.phase
         if signal.step is not None and self._is_late_progress(signal.step):
             return
+        step = None if signal.step is None else self._rename_draft_step(signal.step)
         if phase is not None and phase.order >= self.phase.order:
-            self._change_phase(phase, signal.step or (self.step if phase is self.phase else None), line)
-        elif signal.step is not None and phase is None:
-            self.step = signal.step
+            self._change_phase(phase, step or (self.step if phase is self.phase else None), line)
+        elif step is not None and phase is None:
+            self.step = step
+
+    def _rename_draft_step(self, step: Step) -> Step:
+        """Return what loads a second model, once the first one has its KV cache, as a step of the draft model."""
+        is_in_draft, is_second = self.step is not None and self.step.name == "draft", self._times.has_step("kv-cache")
+        if step.name == "weights" and (is_in_draft or (is_second and step.fraction is None)):
+            return replace(step, name="draft")
+        return replace(step, name="draft") if is_in_draft and is_second and step.name in _SECOND_LOAD_STEPS else step
 
     def _is_late_progress(self, step: Step) -> bool:
         """Tell whether a progress bar belongs to a finished part: stderr and stdout are not synchronous."""

@@ -88,10 +88,10 @@ class LogDiagnoser:
         self._feed_unquoted_line(strip_quoting(raw, self._quoting) if self._quoting else raw)
 
     def _feed_held_lines(self) -> None:
-        held, self._held = self._held, None
-        if held:
-            self._quoting = find_common_quoting(held)
-            for raw in held:
+        lines, self._held = self._held, None
+        if lines:
+            self._quoting = find_common_quoting(lines)
+            for raw in lines:
                 self._feed_unquoted_line(strip_quoting(raw, self._quoting))
 
     def _feed_unquoted_line(self, raw: str) -> None:
@@ -256,11 +256,11 @@ class LogDiagnoser:
         if self._acceptance is None or self._acceptance[0] < max(analyzer.run_began, self._opening_line):
             return
         raw = self._acceptance[1]
-        told = analyzer.engine.parse_stats_line(prepare_raw_line(raw if isinstance(raw, bytes) else raw.encode()))
-        if told is None or told.accept_length is None:
+        stats = analyzer.engine.parse_stats_line(prepare_raw_line(raw if isinstance(raw, bytes) else raw.encode()))
+        if stats is None or stats.accept_length is None:
             return
-        share = "" if told.accept_rate is None else f", {told.accept_rate:.0%} of the drafts accepted"
-        yield EngineFact(EngineFactName.DRAFT_ACCEPTANCE, f"{told.accept_length:.2f} tokens a step{share}")
+        share = "" if stats.accept_rate is None else f", {stats.accept_rate:.0%} of the drafts accepted"
+        yield EngineFact(EngineFactName.DRAFT_ACCEPTANCE, f"{stats.accept_length:.2f} tokens a step{share}")
 
     def _describe_engine_line(self) -> tuple[int, str] | None:
         if self._engine_line is None:
@@ -396,11 +396,11 @@ def _judge_log(analyzer: LogAnalyzer, name: str | None, plan: LaunchPlan | None)
         )
     if name is None and (warned := analyzer.closing_warning) is not None:
         return _build_likely_verdict_from_line(warned, plan)
-    if name is None and (said := analyzer.last_words) is not None:
+    if name is None and (last_words := analyzer.last_words) is not None:
         return _build_likely_verdict(
             FailureCause.CRASHED,
             "No known engine wrote this log; its last line that looks like an error is the proof.",
-            said,
+            last_words,
             "Read the log around this line; --engine names the engine.",
         )
     return None

@@ -49,14 +49,14 @@ _LEVEL_LETTERS = {"I": LogLevel.INFO, "W": LogLevel.WARNING, "E": LogLevel.ERROR
 
 def parse_level_header(text: str) -> tuple[LogLevel | None, int]:
     """Return the level in a line's header, and the header's length in characters."""
-    said, rest = strip_log_prefix(text)
-    level, inner = _parse_inner_header(said, rest)
+    name, rest = strip_log_prefix(text)
+    level, inner = _parse_inner_header(name, rest)
     return level, len(text) - len(rest) + inner
 
 
-def _parse_inner_header(said: str | None, rest: str) -> tuple[LogLevel | None, int]:
+def _parse_inner_header(name: str | None, rest: str) -> tuple[LogLevel | None, int]:
     """Return the level and length of another program's header after the engine's prefixes, if there is one."""
-    level = _LEVELS.get(said or "")
+    level = _LEVELS.get(name or "")
     if rest[:1] in ("D", "I", "W", "E", "C", "F") and (found := _FOREIGN_HEADER.match(rest)) is not None:
         level = level or _LEVELS.get(found["level"] or "") or _LEVEL_LETTERS.get(found["letter"] or "")
         return level, found.end()
@@ -87,8 +87,8 @@ class LineMarker:
         return self._mark_new_shape(text, shape)
 
     def _mark_new_shape(self, text: str, shape: bytes) -> LineMarks:
-        said, rest = strip_log_prefix(text)
-        level, _ = _parse_inner_header(said, rest)
+        name, rest = strip_log_prefix(text)
+        level, _ = _parse_inner_header(name, rest)
         mark: LineMark | None = None
         start = len(text) - len(rest)
         if self._is_silent(rest):

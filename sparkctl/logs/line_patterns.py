@@ -269,7 +269,7 @@ _SOURCE_NAME = (
     r"|[ \t]{0,8}Line \d{1,7}: |\d{1,7}[:-](?=[(\[]|(?:INFO|WARNING|ERROR|Traceback)\b)"  # what numbers the lines: an editor, grep -n
     r"|\[[A-Za-z][\w -]{1,30}\] (?=\((?:[\w-]{1,40} ){0,3}(?:pid|rank)=)"  # a program's name for what another one prints
     r"|\[[a-z]+/[\w.-]{1,99}/[\w.-]{1,99}\] "  # kubectl --prefix: [pod/NAME/CONTAINER]
-    r"|\w[\w.-]{0,63} +\| "  # compose: engine-1  | text
+    r"|\w[\w.-]{0,63}(?:@[\w.-]{1,63})? +\| "  # compose: engine-1  | text; a swarm: llm_vllm.1.ID@NODE  | text
     r"|\[[\w.-]{1,63} std(?:out|err)\] (?:\[\d{1,9}\] )?"  # a program's router: [llamacpp-router stdout] [52717]
     r"|[A-Z][a-z]{2} \d{1,2}, \d{4} @ \d\d:\d\d:\d\d\.\d{3} {1,8}"  # Kibana
     r"|\[\d\d:\d\d:\d\d\] \w{1,32}/[A-Z]{1,16} {1,8}"  # [16:10:33] stdout/INFO
@@ -292,7 +292,9 @@ _WRITTEN_CONTROL = re.compile(
 
 
 _MAX_NAME_CHARS = 120
-_CONTAINER_NAME = re.compile(r"(?!(?:DEBUG|INFO|WARN|WARNING|ERROR|CRITICAL|FATAL)\b)[a-z][\w.-]{0,63} {1,50}\| ")
+_CONTAINER_NAME = re.compile(
+    r"(?!(?:DEBUG|INFO|WARN|WARNING|ERROR|CRITICAL|FATAL)\b)[a-z][\w.-]{0,63}(?:@[\w.-]{1,63})? {1,50}\| "
+)
 
 
 def split_prefix(line: str) -> tuple[str, str]:
@@ -317,11 +319,11 @@ def is_quoted(line: str) -> bool:
 
 def find_common_quoting(lines: Sequence[str]) -> str:
     """Return the common quoting of these lines, as in forums and mails: ``> ``, or three spaces and more."""
-    told = [line for line in lines if line.strip(" \t>\r\n")]
-    least, most = (min(told), max(told)) if told else ("", "")  # the common prefix of these two is common to all
+    texts = [line for line in lines if line.strip(" \t>\r\n")]
+    least, most = (min(texts), max(texts)) if texts else ("", "")  # the common prefix of these two is common to all
     alike = next((at for at, (one, other) in enumerate(zip(least, most, strict=False)) if one != other), len(least))
     found = _QUOTING_PATTERN.match(least[:alike])
-    if found is None or (len(found[0]) == _FRAME_INDENTATION and any(FRAME_PATTERN.match(line) for line in told)):
+    if found is None or (len(found[0]) == _FRAME_INDENTATION and any(FRAME_PATTERN.match(line) for line in texts)):
         return ""  # an excerpt that begins within a traceback
     return found[0]
 
@@ -466,6 +468,7 @@ class TracebackReader:
     handled: tuple[int, ...] = ()
     mistaken: int | None = None
     refuses_settings: bool = False
+    opener: str = ""  # the process that wrote the traceback's first line
     _has_told: bool = False  # something of the last line alone
     _foreign: int = 0
     _level: str | None = None
@@ -527,7 +530,7 @@ class TracebackReader:
         if not self.is_open:
             self._writers.clear()
         self._writers.add(writer)
-        self.is_open, self.first_line, self._level = True, number, level
+        self.is_open, self.first_line, self._level, self.opener = True, number, level, writer
         self._foreign, self.raise_line, self._statement, self._unusual, self._reader = 0, None, [], None, ""
 
     def _is_foreign(self, text: str, writer: str, level: str | None) -> bool:
@@ -569,10 +572,10 @@ class TracebackReader:
             return None
         source = " ".join(self._statement)
         raised = _RAISED.match(source)
-        said = "".join(found["double"] or found["single"] or "" for found in _STRING.finditer(source))
+        message = "".join(found["double"] or found["single"] or "" for found in _STRING.finditer(source))
         if raised is None:
             return None
-        return f"{raised['name']}: {said}" if said else str(raised["name"])
+        return f"{raised['name']}: {message}" if message else str(raised["name"])
 
     def _read_frame_line(self, number: int, text: str) -> None:
         source = text.strip()

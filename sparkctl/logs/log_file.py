@@ -192,16 +192,16 @@ def leave_out_other_services(blocks: Iterable[bytes], has_engine_mark: Callable[
     """Yield the blocks of a compose log with an empty line for each of a service beside the engine's: what fails there is not the
     engine's failure. ``has_engine_mark`` tells whether an engine wrote a line; without one all lines stay."""
     rest = iter(blocks)
-    held = hold_sample(rest)
-    lines = [line for line in b"".join(held)[:_SAMPLE_BYTES].split(b"\n")[:-1] if line.strip()]
+    head = hold_sample(rest)
+    lines = [line for line in b"".join(head)[:_SAMPLE_BYTES].split(b"\n")[:-1] if line.strip()]
     found = [(line, one["service"]) for line in lines if (one := _SERVICE.match(line)) is not None]
     services = {service for _, service in found if service is not None}
     if len(services) > 1 and len(found) >= _SERVICE_SHARE * len(lines):
         services -= {name for line, name in found if name and has_engine_mark(line.decode("utf-8", "replace"))}
         if len(services) < len({name for _, name in found if name is not None}):
-            yield from (_blank_services(block, services) for block in chain(held, rest))
+            yield from (_blank_services(block, services) for block in chain(head, rest))
             return
-    yield from held
+    yield from head
     yield from rest
 
 
@@ -220,8 +220,8 @@ def strip_wrapping(blocks: Iterable[bytes], read_header: Callable[[str], str | N
     the programs that are known write it, None where it does not.
     """
     rest = iter(blocks)
-    held = hold_sample(rest)
-    first = b"".join(held)
+    head = hold_sample(rest)
+    first = b"".join(head)
     lines = [line for line in first[:_SAMPLE_BYTES].decode("utf-8", "replace").split("\n")[:-1] if line.strip()]
     strips = list[Callable[[bytes], bytes]]()
     while len(strips) < _MAX_LAYERS:
@@ -232,11 +232,11 @@ def strip_wrapping(blocks: Iterable[bytes], read_header: Callable[[str], str | N
         stripped = strip("".join(f"{line}\n" for line in sample).encode("utf-8", "replace"))
         lines = [line for line in stripped.decode("utf-8", "replace").split("\n") if line.strip()]
     if not strips:
-        yield from held
+        yield from head
         yield from rest
         return
     begun = b""  # of a line that goes on in the next block
-    for block in chain(held, rest):
+    for block in chain(head, rest):
         for strip in strips:
             block = strip(block)
         whole, newline, after = (begun + block).rpartition(b"\n")
@@ -248,13 +248,13 @@ def strip_wrapping(blocks: Iterable[bytes], read_header: Callable[[str], str | N
 
 def hold_sample(blocks: Iterator[bytes]) -> list[bytes]:
     """Take the first blocks, as many as show what a log is like."""
-    held, size = list[bytes](), 0
+    head, size = list[bytes](), 0
     for block in blocks:
-        held.append(block)
+        head.append(block)
         size += len(block)
         if size >= _SAMPLE_BYTES:
             break
-    return held
+    return head
 
 
 def _find_wrapping(lines: Sequence[str], read_header: Callable[[str], str | None]) -> Callable[[bytes], bytes] | None:
@@ -283,9 +283,9 @@ def _find_wrapping(lines: Sequence[str], read_header: Callable[[str], str | None
         if found is None:
             continue
         indent = _measure_indent(found)
-        told = [rest for text in found if (rest := _read_start(text[indent:], read_header)) is not None]
-        score = len(told), -sum(map(len, told))  # of two as good, the shorter prefix: the header is the program's own
-        if told and score > best:
+        rests = [rest for text in found if (rest := _read_start(text[indent:], read_header)) is not None]
+        score = len(rests), -sum(map(len, rests))  # of two as good, the shorter prefix: the header is the program's own
+        if rests and score > best:
             best, prefix = score, _compile_prefix(pattern, indent)
     few = known <= len(lines) * _MOST_OTHERS / 2  # a line that was cut loses its prefix
     if prefix is None and few and (found := _list_shaped_rests(lines, read)) is not None:
@@ -340,8 +340,8 @@ def _list_shaped_rests(lines: Sequence[str], read: Sequence[str]) -> list[str] |
     found = _list_rests(lines, _SHAPE_AND_REST)
     if found is None:
         return None
-    told = {_read_line(text).strip() for text in found}
-    return found if any(text.strip() not in told for text in read) else None
+    rests = {_read_line(text).strip() for text in found}
+    return found if any(text.strip() not in rests for text in read) else None
 
 
 def _read_line(line: str) -> str:
@@ -368,9 +368,9 @@ _SAID_IN_C = re.compile(r"[a-z]\w{0,40}_\w{1,60}(?:\(\))?: |[\w./-]{1,40}: error
 
 def _read_start(text: str, read_header: Callable[[str], str | None], *, is_in_c: bool = True) -> str | None:
     """Return what follows a line's own header, or the line where it begins as a program's own words; None where it does neither."""
-    told = read_header(text)
-    is_start = told is None and (_RAISED.match(text) is not None or (is_in_c and _SAID_IN_C.match(text) is not None))
-    return text if is_start else told
+    rest = read_header(text)
+    is_start = rest is None and (_RAISED.match(text) is not None or (is_in_c and _SAID_IN_C.match(text) is not None))
+    return text if is_start else rest
 
 
 _WHEN = (
@@ -612,17 +612,17 @@ def put_oldest_first(blocks: Iterable[bytes]) -> tuple[Iterator[bytes], Sequence
     What is larger than 64 MiB stays as it is: it has to be in memory.
     """
     rest = iter(blocks)
-    held = hold_sample(rest)
-    find_time = _find_falling_time(b"".join(held)[:_SAMPLE_BYTES].decode("utf-8", "replace").split("\n")[:-1])
+    head = hold_sample(rest)
+    find_time = _find_falling_time(b"".join(head)[:_SAMPLE_BYTES].decode("utf-8", "replace").split("\n")[:-1])
     if find_time is None:
-        return chain(held, rest), ()
-    size = sum(map(len, held))
+        return chain(head, rest), ()
+    size = sum(map(len, head))
     for block in rest:
-        held.append(block)
+        head.append(block)
         size += len(block)
         if size > _MAX_TURNED_BYTES:
-            return chain(held, rest), ()
-    lines = b"".join(held).split(b"\n")[:-1]
+            return chain(head, rest), ()
+    lines = b"".join(head).split(b"\n")[:-1]
     starts = [at for at, line in enumerate(lines) if not at or find_time(line.decode("utf-8", "replace")) is not None]
     numbers = [at for first, end in reversed(list(pairwise([*starts, len(lines)]))) for at in range(first, end)]
     turned = (
@@ -674,14 +674,14 @@ def join_wrapped_lines(blocks: Iterable[bytes], read_header: Callable[[str], str
     line, and none is longer. Nothing is joined from the first longer line on. ``read_header``: see `strip_wrapping`.
     """
     rest = iter(blocks)
-    held = hold_sample(rest)
-    sample = b"".join(held)[:BLOCK_BYTES].decode("utf-8", "replace").split("\n")[:-1]
+    head = hold_sample(rest)
+    sample = b"".join(head)[:BLOCK_BYTES].decode("utf-8", "replace").split("\n")[:-1]
     joiner = _find_width([line.removesuffix("\r") for line in sample], read_header)
     if joiner is None:
-        yield from held
+        yield from head
         yield from rest
         return
-    for block in chain(held, rest):
+    for block in chain(head, rest):
         yield joiner.join_block(block)
     yield joiner.take_line()
 

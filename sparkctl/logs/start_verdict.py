@@ -76,16 +76,16 @@ def build_docker_error_verdict(
     plan: LaunchPlan, engine: Engine, error: DockerError, again: str, *, old_is_gone: bool
 ) -> Verdict:
     """Return why Docker did not start it, by the kind of error, or by its message if that names a cause."""
-    said = redact(error.message, plan.secret_values)
-    signal = engine.classify_line(said)
+    message = redact(error.message, plan.secret_values)
+    signal = engine.classify_line(message)
     failure = None if signal is None else signal.failure
     cause = next((cause for kind, cause in _DOCKER_ERROR_CAUSES if isinstance(error, kind)), None)
     hint = error.hint or (None if failure is None else failure.remedy)
     return Verdict(
         cause=cause or (FailureCause.DOCKER_REFUSED if failure is None else failure.cause),
-        summary=f"Docker on {plan.node} did not start {plan.instance}: {said}."
+        summary=f"Docker on {plan.node} did not start {plan.instance}: {message}."
         + (" The one that ran before was stopped." if old_is_gone else ""),
-        evidence=(Evidence(said, "docker"),),
+        evidence=(Evidence(message, "docker"),),
         remedy=hint or f"fix the profile, then: {again}",
     )
 
@@ -290,9 +290,9 @@ def _build_stop_verdict(
     requests: tuple[int, ...] | None,
 ) -> Verdict:
     """Return the verdict on a start that was stopped: by Docker's events, by its log, or by the signal alone."""
-    asked = [Evidence(f"asked to send it {_format_signal(one)}", "docker") for one in requests or ()]
+    signals = [Evidence(f"asked to send it {_format_signal(one)}", "docker") for one in requests or ()]
     actor = f"docker stop, docker kill and a shutdown of {plan.node} do that. Ask who did, then: {again}"
-    if requests is not None and not asked:
+    if requests is not None and not signals:
         actor = f"A process on {plan.node} or in the container does that, and a shutdown of {plan.node}. Find which, then: {again}"
     return Verdict(
         cause=FailureCause.STOPPED_BY_OTHERS,
@@ -300,12 +300,12 @@ def _build_stop_verdict(
         f"(exit code {_format_exit_code(container.exit_code)}), and did not fail by itself.",
         evidence=(
             *verdict_builder.build_line_evidence(log.stopped),
-            *(asked or (() if requests is None else (_NO_SIGNAL_REQUEST,))),
+            *(signals or (() if requests is None else (_NO_SIGNAL_REQUEST,))),
             ended,
             *verdict_builder.build_last_line_evidence(log.latest_line),
         ),
         remedy=actor,
-        confidence=Confidence.CERTAIN if asked or log.stopped is not None else Confidence.LIKELY,
+        confidence=Confidence.CERTAIN if signals or log.stopped is not None else Confidence.LIKELY,
     )
 
 

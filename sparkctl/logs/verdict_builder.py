@@ -56,10 +56,10 @@ def _iterate_flag_values(command: Sequence[str]) -> Iterator[tuple[str | None, s
 def _iterate_paths(value: str) -> Iterator[str]:
     """Yield the paths that a value may name: itself, each text inside JSON, and the path of NAME=PATH."""
     try:
-        said = json.loads(value) if value[:1] in "{[" else value
+        content = json.loads(value) if value[:1] in "{[" else value
     except (ValueError, RecursionError):
-        said = value
-    several = [said]
+        content = value
+    several = [content]
     while several:
         one = several.pop()
         if isinstance(one, dict):
@@ -303,8 +303,8 @@ def _suggest_flag(log: LogAnalyzer, failure: Failure, plan: LaunchPlan | None) -
     if plan is not None and plan.engine_version is not None and (version is None or " " in version):
         version = plan.engine_version  # the log has no version, or only a similar one
     flag = (failure.field or "").removeprefix("args.")
-    said = suggest_flag_name(log.engine.name, flag, version, "" if plan is None else plan.image)
-    return f" ({_redact_text(said)})" if said else ""
+    suggestion = suggest_flag_name(log.engine.name, flag, version, "" if plan is None else plan.image)
+    return f" ({_redact_text(suggestion)})" if suggestion else ""
 
 
 def _with_named_flag(failure: Failure, text: str, plan: LaunchPlan | None) -> Failure:

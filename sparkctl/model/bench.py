@@ -109,13 +109,13 @@ def estimate_seconds(cells: Sequence[BenchCell], runs: int, seen: Sequence[CellR
     for cell in cells:
         alike = min(known, key=lambda one: _compare_sizes(one.cell, cell))
         rate = alike.generation_rate.median if alike.generation_rate else 0.0
-        together = rate * sqrt(cell.concurrency / alike.cell.concurrency)
+        joint_rate = rate * sqrt(cell.concurrency / alike.cell.concurrency)
         prompts = (
             (cell.pp + cell.depth) / alike.prompt_rate.median
             if alike.prompt_rate and alike.prompt_rate.median > 0
             else 0.0
         )
-        seconds.append(runs * cell.concurrency * (prompts + cell.tg / together))
+        seconds.append(runs * cell.concurrency * (prompts + cell.tg / joint_rate))
     return fsum(seconds)
 
 

@@ -503,14 +503,14 @@ def _choose_method(body: dict[str, object] | None) -> str:
 
 
 def _build_refusal(method: str, path: str, answer: HttpResponse) -> ProbeResult:
-    said = format_body_line(answer.body)
+    reply = format_body_line(answer.body)
     what = f"{method} {path} answered {answer.status}"
-    return ProbeResult(good=False, what=what, unproven=True, said=said, status=answer.status)
+    return ProbeResult(good=False, what=what, unproven=True, said=reply, status=answer.status)
 
 
 def _build_unproved(path: str, what: str, answer: HttpResponse | None = None) -> ProbeResult:
-    said = "" if answer is None or _looks_binary(answer.body) else format_body_line(answer.body)
-    return ProbeResult(good=False, what=f"POST {path} {what}", unproven=True, said=said, status=200)
+    reply = "" if answer is None or _looks_binary(answer.body) else format_body_line(answer.body)
+    return ProbeResult(good=False, what=f"POST {path} {what}", unproven=True, said=reply, status=200)
 
 
 def _looks_binary(body: bytes) -> bool:

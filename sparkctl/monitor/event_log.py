@@ -191,11 +191,12 @@ class EventLog:
 
 @dataclass(frozen=True, slots=True)
 class RecentLogLine:
-    """A line of an engine's log."""
+    """A line of an engine's log. ``when``: Docker's timestamp (RFC 3339, UTC); "" where it is not known."""
 
     node: NodeName
     instance: str
     text: str
+    when: str = ""
 
 
 class RecentLogLines:
@@ -223,4 +224,4 @@ class RecentLogLines:
                 self.lines.pop()
             self._in_bar = bool(rewritten)
             prefix = head.partition("\r")[0] if rewritten else ""
-            self.lines.append(RecentLogLine(event.node, event.instance, prefix + now))
+            self.lines.append(RecentLogLine(event.node, event.instance, prefix + now, line.when))

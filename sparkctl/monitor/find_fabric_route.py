@@ -155,9 +155,9 @@ def _list_cautions(
         if chosen:
             return [f"the model's Sparks talk over {name}, which the config names: it has no RDMA; {_LAN_COST_NOTE}"]
         return [f"no cable joins the ConnectX ports: the model's Sparks talk over {name} instead; {_LAN_COST_NOTE}"]
-    said = []
+    cautions = []
     if len(ends[0].lanes) == 1 and ends[0].lanes[0].device is not None:
-        said.append(
+        cautions.append(
             f"one function of the port alone is used ({ends[0].lanes[0].interface}): half of what the cable can; "
             "give the other function addresses of one network, another than this one's, on every Spark, too"
         )
@@ -165,14 +165,14 @@ def _list_cautions(
         small = [lane for lane in end.lanes if lane.mtu is not None and lane.mtu < _JUMBO_MTU]
         if small:
             names = ", ".join(f"{lane.interface} {lane.mtu}" for lane in small)
-            said.append(
+            cautions.append(
                 f"{each.node}: MTU {names}; {_JUMBO_MTU} on every end carries more (sudo ip link set NAME mtu {_JUMBO_MTU})"
             )
         if end.rdma_devices and not each.has_devices:
-            said.append(f"{each.node}: /dev/infiniband is not there: a container cannot use RDMA")
+            cautions.append(f"{each.node}: /dev/infiniband is not there: a container cannot use RDMA")
         indices = {lane.gid_index for lane in end.lanes if lane.device is not None}
         if len(indices) > 1:
-            said.append(
+            cautions.append(
                 f"{each.node}: its functions keep their RoCE v2 address at different indices; NCCL chooses itself"
             )
-    return said
+    return cautions

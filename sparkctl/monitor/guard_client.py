@@ -178,11 +178,11 @@ class GuardClient:
             while data := await self._reader.read(_CHUNK_BYTES):
                 *lines, rest = (rest + data).split(b"\n")
                 for line in lines:
-                    said = decode_guard_line(line)
-                    if isinstance(said, GuardEvent):
-                        self._on_event(said)
+                    message = decode_guard_line(line)
+                    if isinstance(message, GuardEvent):
+                        self._on_event(message)
                     else:
-                        self._answers.put_nowait(said)
+                        self._answers.put_nowait(message)
                 if len(rest) > MAX_LINE_BYTES:
                     raise ValueError("a line without an end")
         except NodeError as lost:
@@ -218,10 +218,10 @@ async def _start_guard_process(session: NodeSession) -> GuardProcess:
             await process.write(start.stdin)
             while line := await process.readline():
                 if line.startswith(b'{"probe"'):  # a login shell may greet first
-                    said = decode_guard_start(line)
-                    if isinstance(said, GuardRefusal):
-                        raise GuardUnavailable(f"no guard on {name}: {sanitize_line(said.what)}")
-                    return said
+                    message = decode_guard_start(line)
+                    if isinstance(message, GuardRefusal):
+                        raise GuardUnavailable(f"no guard on {name}: {sanitize_line(message.what)}")
+                    return message
     except TimeoutError as late:
         raise GuardUnavailable(f"no guard on {name}: it did not start within {_START_TIMEOUT_SECONDS:.0f} s") from late
     except ValueError as wrong:
@@ -323,10 +323,10 @@ async def read_guard_directory(session: NodeSession) -> GuardDirectory:
 
 def _decode_receipt(line: bytes) -> GuardReceipt | None:
     try:
-        said = decode_guard_line(b'{"guard":1,"kind":"receipt","receipt":' + line + b"}")
+        message = decode_guard_line(b'{"guard":1,"kind":"receipt","receipt":' + line + b"}")
     except ValueError:
         return None
-    return said if isinstance(said, GuardReceipt) else None
+    return message if isinstance(message, GuardReceipt) else None
 
 
 def save_receipt(ctx: CommandContext, session: NodeSession, receipt: GuardReceipt, warn: Callable[[str], None]) -> bool:

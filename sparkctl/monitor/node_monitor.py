@@ -598,14 +598,14 @@ async def _build_listed_instance(session: NodeSession, container: Container) -> 
 
 def emit_meter_readings(session: NodeSession, readings: dict[str, MeterReading], emit: Callable[[Event], None]) -> None:
     """Emit the engines' figures."""
-    for container, its in readings.items():
+    for container, reading in readings.items():
         emit(
             MeterArrived(
                 ts=session.clock.unix_time(),
                 node=session.node.name,
                 container=container,
-                numbers=its.numbers,
-                metrics_hint=its.hint,
+                numbers=reading.numbers,
+                metrics_hint=reading.hint,
             )
         )
 

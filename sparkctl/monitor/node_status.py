@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from sparkctl.logs.analyzer import LogAnalyzer
     from sparkctl.model.kernel_event import KernelEvent
     from sparkctl.model.sample import Sample
+    from sparkctl.monitor.meters.engine_meters import EngineMeters
     from sparkctl.node.agent_decoder import AgentHello
 
 FindingsReader = Callable[[NodeName, tuple[Finding, ...]], None]
@@ -117,18 +118,20 @@ async def _add_figures(
     view: NodeStatusView,
     wanted: Sequence[InstanceView],
     containers: Sequence[Container],
-    ahead: float,
+    ahead: float = 0.0,
+    kept: EngineMeters | None = None,
 ) -> NodeStatusView:
     """Return a node's status with the figures of the wanted instances' engines; without them where the node does not answer.
 
-    ``ahead``: seconds by which the node's clock is ahead of ours.
+    ``ahead``: seconds by which the node's clock is ahead of ours; ``kept``: the figures of earlier readings.
     """
     from sparkctl.model.reference import parse_reference_label
     from sparkctl.monitor.meters.engine_meters import EngineMeters
 
-    meters, labels = EngineMeters(session), {one.id: one.get_label(ContainerLabel.REFERENCE) for one in containers}
+    meters = EngineMeters(session) if kept is None else kept
+    labels = {one.id: one.get_label(ContainerLabel.REFERENCE) for one in containers}
     try:
-        readings = await meters.read_once(wanted, ahead)
+        readings = await meters.read_once(wanted, ahead, is_first=kept is None)
     except NodeError:
         return view
 
@@ -262,15 +265,22 @@ def _apply_head_states(views: Sequence[NodeStatusView]) -> tuple[NodeStatusView,
 
 
 async def watch_node_statuses(
-    ctx: CommandContext, nodes: Sequence[Node]
+    ctx: CommandContext, nodes: Sequence[Node], *, measures: bool
 ) -> AsyncGenerator[tuple[NodeStatusView, ...], None]:
-    """Yield views of all nodes again and again; lost connections reconnect by themselves, visibly."""
+    """Yield views of all nodes again and again; lost connections reconnect by themselves, visibly. ``measures``: with the
+    figures of the engines, from the second view on."""
     sessions = [NodeSession(node, ctx.prompter, ctx.clock) for node in nodes]
     returning: dict[str, asyncio.Task[None]] = {}
+    meters: list[EngineMeters | None] = [None] * len(sessions)
+    if measures:
+        from sparkctl.monitor.meters.engine_meters import EngineMeters
+
+        meters = [EngineMeters(session) for session in sessions]
     try:
         while True:
+            pairs = zip(sessions, meters, strict=True)
             yield _apply_head_states(
-                await gather_or_cancel(*(_read_or_show_reconnect(ctx, s, returning) for s in sessions))
+                await gather_or_cancel(*(_read_or_show_reconnect(ctx, s, returning, kept) for s, kept in pairs))
             )
             await ctx.clock.sleep(_WATCH_SECONDS)
     finally:
@@ -282,9 +292,9 @@ async def watch_node_statuses(
 
 
 async def _read_or_show_reconnect(
-    ctx: CommandContext, session: NodeSession, returning: dict[str, asyncio.Task[None]]
+    ctx: CommandContext, session: NodeSession, returning: dict[str, asyncio.Task[None]], meters: EngineMeters | None
 ) -> NodeStatusView:
-    """Read the status, or show the reconnect that runs in the background."""
+    """Read the status, with the figures of ``meters`` if given, or show the reconnect that runs in the background."""
     task = returning.get(session.node.name)
     if task is not None and not task.done():
         now = session.link.status
@@ -301,6 +311,10 @@ async def _read_or_show_reconnect(
     if view.state in (NodeState.UNREACHABLE, NodeState.STARVED, NodeState.UNKNOWN):
         # no TaskGroup: that it does not come back is no error here; each round shows the connection's own state
         returning[session.node.name] = asyncio.ensure_future(session.link.reconnect())
+    if meters is not None and view.state is NodeState.OK:
+        with suppress(TimeoutError):  # an engine that does not answer: the table does not wait for it
+            async with asyncio.timeout(_FIGURES_TIMEOUT_SECONDS):
+                return await _add_figures(session, view, view.instances, (), kept=meters)
     return view
 
 
@@ -487,8 +501,8 @@ async def _is_past_ready_line(session: NodeSession, container: Container, rule: 
 
 async def _find_missing_proof(session: NodeSession, container: Container, target: ReadinessTarget) -> str | None:
     """Return why a service is not proved, None where it is. It is asked again only now and then: proof takes work."""
-    now, (asked, why) = session.clock.monotonic(), session.proofs.get(container.id, (None, None))
-    if asked is not None and now - asked < (_PROOF_SECONDS if why is None else _NO_PROOF_SECONDS):
+    now, (asked_at, why) = session.clock.monotonic(), session.proofs.get(container.id, (None, None))
+    if asked_at is not None and now - asked_at < (_PROOF_SECONDS if why is None else _NO_PROOF_SECONDS):
         return why
     if target.ready.probe in PROVED_PROBES:
         run = await session.docker.read_run_options(container.id)
@@ -497,7 +511,7 @@ async def _find_missing_proof(session: NodeSession, container: Container, target
         answer = await request_proof(session.link, service, session.clock, timeout=_PROOF_TIMEOUT)
     else:  # no token is asked for here: that would disturb it
         answer = await engine_probe.check_key_required(session.link, target, timeout=_PROOF_TIMEOUT)
-    if not answer.good and not answer.unproven and asked is not None and why is None:
+    if not answer.good and not answer.unproven and asked_at is not None and why is None:
         return None  # it proved itself before, and is busy now
     if not answer.good:
         secrets = await session.docker.read_secret_values(container.id) if answer.said else ()

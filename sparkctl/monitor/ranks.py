@@ -98,8 +98,8 @@ def _apply_head_phase(one: InstanceView, head: InstanceView | None) -> InstanceV
         return replace(
             one, phase=Phase.UNKNOWN, step=None, detail=f"whether its model is ready, its head{where} would say"
         )
-    if head.phase is Phase.READY:
-        return replace(one, phase=Phase.READY, step=None, detail=None)
+    if head.phase in (Phase.READY, Phase.STOPPING):
+        return replace(one, phase=head.phase, step=None, detail=None)
     if one.phase in (Phase.READY, Phase.UNKNOWN, None):  # it has finished its part, and waits for the others
         return replace(one, phase=Phase.WARMING if head.is_alive else Phase.UNKNOWN, step=None, detail=None)
     return replace(one, detail=None)

@@ -14,7 +14,7 @@ from sparkctl.model.events import NodeStateChanged, SampleArrived
 from sparkctl.model.node import NodeState
 from sparkctl.model.sample import Sample
 from sparkctl.node import bootstrap
-from sparkctl.node.agent_decoder import AgentHello, decode_agent_line
+from sparkctl.node.agent_decoder import AgentHello, RepeatedFields, decode_agent_line
 from sparkctl.transport.node_connection import OutputTooLong, RemoteProcess
 from sparkctl.transport.node_session import NodeSession
 
@@ -120,10 +120,10 @@ class NodeSampler:
         """Tell whether the node certainly has no Python for the agent; a killed check proves nothing."""
         python = sys.executable if self.session.node.is_local else _PYTHON_CHECK[0]
         try:
-            said = await self.session.link.run((python, *_PYTHON_CHECK[1:]), timeout=self._patience)
+            result = await self.session.link.run((python, *_PYTHON_CHECK[1:]), timeout=self._patience)
         except (TimeoutError, OutputTooLong):
             return False
-        return said.status in (*_NOT_FOUND_EXITS, _OLD_PYTHON_EXIT)
+        return result.status in (*_NOT_FOUND_EXITS, _OLD_PYTHON_EXIT)
 
     def _describe_foreign_lines(self) -> str:
         """Return a note about lines that something else wrote."""
@@ -160,6 +160,7 @@ class NodeSampler:
         clock, name = self.session.clock, self.session.node.name
         heard = patient = clock.monotonic()  # the last sample; the last sample or silence report
         greeted = False
+        repeated: RepeatedFields = {}
         while True:
             try:
                 async with asyncio.timeout(max(0.0, patient + self._patience + self.every - clock.monotonic())):
@@ -177,7 +178,7 @@ class NodeSampler:
             if not line:
                 return
             try:
-                said = decode_agent_line(line)
+                message = decode_agent_line(line, repeated)
             except ValueError:
                 if not greeted:
                     continue  # a login shell's greeting
@@ -187,8 +188,8 @@ class NodeSampler:
                         self.session.build_state_event(), detail=self._describe_foreign_lines().removeprefix("; ")
                     )
                 continue
-            if isinstance(said, AgentHello):
-                greeted, self.identity = True, said
+            if isinstance(message, AgentHello):
+                greeted, self.identity = True, message
                 continue
             heard = patient = clock.monotonic()
             self._consecutive_failures = 0
@@ -196,7 +197,7 @@ class NodeSampler:
                 self._silent = False
                 yield self.session.build_state_event()
             boot = None if self.identity is None else self.identity.boot_id
-            yield SampleArrived(clock.unix_time(), name, said, boot)
+            yield SampleArrived(clock.unix_time(), name, message, boot)
 
 
 async def _send_keepalives(process: RemoteProcess) -> None:

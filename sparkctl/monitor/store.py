@@ -406,22 +406,22 @@ class Store:
             answering = [one for one in self._nodes.values() if one.state.state is NodeState.OK and one.arrived]
             sights = [one.build_snapshot(one.arrived.sample) for one in answering if one.arrived]
             self._findings_across = detect_across_nodes(sights, are_all=len(sights) == len(self._nodes))
-        beside = [finding for finding in self._findings_across if finding.node == name]
+        across = [finding for finding in self._findings_across if finding.node == name]
         ready = {one.name for one in self._list_instances(name) if one.phase is Phase.READY}
         sampled = [
             one
             for one in self._nodes[name].troubles  # as of the last sample; the instance may have become ready since
             if not (one.kind is FindingKind.PAGE_CACHE and one.instance in ready)
         ]
-        shown = [*sampled, *beside, *detect_slow_path(self._list_instances(name))]
+        shown = [*sampled, *across, *detect_slow_path(self._list_instances(name))]
         newer = {(one.kind.value, one.instance) for one in shown}  # samples repeat what checks found before
         live = self._nodes[name]
-        asked = (
+        reported = (
             _build_finding(one)
             for key, one in live.reported.items()
             if key not in newer and not _is_outdated(one, live)
         )
-        return sort_by_severity([*shown, *(finding for finding in asked if finding is not None)])
+        return sort_by_severity([*shown, *(finding for finding in reported if finding is not None)])
 
     def _list_instances(self, name: NodeName) -> tuple[InstanceView, ...]:
         """Return the instances of a node; workers have the phase of their heads, as far as the heads' nodes answer."""

@@ -70,12 +70,12 @@ def encode_switch_journal(journal: SwitchJournal) -> str:
 def decode_switch_journal(text: str) -> SwitchJournal:
     """Return the journal in a text. Raises ValueError if it is damaged, or of another version."""
     try:
-        said = json.loads(text)
+        data = json.loads(text)
     except RecursionError as deep:
         raise ValueError("nested too deeply") from deep
-    if not isinstance(said, dict) or said.get("schema") != JOURNAL_SCHEMA_VERSION:
+    if not isinstance(data, dict) or data.get("schema") != JOURNAL_SCHEMA_VERSION:
         raise ValueError("not a journal that this version of sparkctl reads")
-    journal = from_json_data(SwitchJournal, said)
+    journal = from_json_data(SwitchJournal, data)
     for name in ("words", "nodes", "stops", "old", "need_nodes", "ran_before"):
         if len(getattr(journal, name)) > _MAX_ITEMS:
             raise ValueError(f"{name} is too long")
@@ -149,10 +149,10 @@ async def _run_journal_script(session: NodeSession, argv: list[str], what: str) 
             return True
         case JournalWriteResult.OTHER:
             return False
-    said = done.stderr.decode("utf-8", "replace").strip().splitlines()
+    errors = done.stderr.decode("utf-8", "replace").strip().splitlines()
     name = session.node.name
     raise OperationRefused(
-        f"the journal of the switch could not be {what} on {name}" + (f": {said[-1]}" if said else ""),
+        f"the journal of the switch could not be {what} on {name}" + (f": {errors[-1]}" if errors else ""),
         f"on {name}: df -h ~; ls -ld {JOURNAL_PATH}",
     )
 

@@ -396,8 +396,8 @@ def read_earlyoom(root: str, version: str | None) -> Json | None:
     argv = None
     for pid in list_directory(root + "/proc"):
         if pid.isdigit() and read_file(f"{root}/proc/{pid}/comm") == b"earlyoom\n":
-            said = read_file(f"{root}/proc/{pid}/cmdline") or b""
-            argv = said.decode("utf-8", "replace").rstrip("\0").split("\0")
+            command_line = read_file(f"{root}/proc/{pid}/cmdline") or b""
+            argv = command_line.decode("utf-8", "replace").rstrip("\0").split("\0")
             break
     if argv is None and not configured and version is None:
         return None
@@ -513,7 +513,7 @@ class DeviceReader:
             self.psutil.call_psutil(lambda m: m.sensors_temperatures()) if self.psutil else None
         ) or {}
         chips = [chip for chip, _, _, _ in self.sensors]
-        left = {chip: [one.current for one in said] for chip, said in by_chip.items() if len(said) == chips.count(chip)}
+        left = {chip: [one.current for one in each] for chip, each in by_chip.items() if len(each) == chips.count(chip)}
         found = []
         for chip, label, device, source in self.sensors:
             if left.get(chip):
@@ -532,9 +532,9 @@ class DeviceReader:
     def read_disk_space(self, path: str) -> Json:
         """Return the total and free bytes of one filesystem."""
         place = self.root + os.path.expanduser(path)  # noqa: PTH111
-        said = self.psutil.call_psutil(lambda module: module.disk_usage(place)) if self.psutil else None
-        if said is not None:
-            return {"total": said.total, "free": said.free}
+        usage = self.psutil.call_psutil(lambda module: module.disk_usage(place)) if self.psutil else None
+        if usage is not None:
+            return {"total": usage.total, "free": usage.free}
         try:
             room = os.statvfs(place)
         except OSError:
@@ -764,9 +764,9 @@ class ProcessReader:
             anonymous = [0]
         rss = int(sizes[b"VmRSS"]) * 1024 if b"VmRSS" in sizes else None
         used = (int(words[11]) + int(words[12])) / self.tick
-        said = self.psutil.call_psutil(lambda module: _read_with_psutil(module, pid))
-        if said is not None:
-            used, rss = said
+        figures = self.psutil.call_psutil(lambda module: _read_with_psutil(module, pid))
+        if figures is not None:
+            used, rss = figures
         when, before = self.before.get(pid, (now, used))
         self.before[pid] = (now, used)
         return {
@@ -1032,9 +1032,9 @@ class HelperChannel:
 
     def receive_answer(self) -> None:
         """Read its answer; call this when its pipe is readable."""
-        said = os.read(self.answers, CHUNK_BYTES)
-        self.buffer += said
-        if not said:
+        chunk = os.read(self.answers, CHUNK_BYTES)
+        self.buffer += chunk
+        if not chunk:
             self.ended, self.answer = True, {}
         elif self.buffer.endswith(b"\n"):
             self.answer, self.buffer, self.asked_at = json.loads(self.buffer), b"", None
@@ -1050,10 +1050,10 @@ def serve_requests(requests: int, answers: int, reading: Callable[[list[int]], J
     """Answer requests until the other side has gone."""
     buffer = b""
     while True:
-        said = os.read(requests, CHUNK_BYTES)
-        if not said:
+        chunk = os.read(requests, CHUNK_BYTES)
+        if not chunk:
             return
-        buffer += said
+        buffer += chunk
         if buffer.endswith(b"\n"):
             line = json.dumps(reading(json.loads(buffer)), separators=(",", ":")).encode() + b"\n"
             buffer = b""
@@ -1178,12 +1178,12 @@ class NodeAgent:
                 if part.answers in ready:
                     part.receive_answer()
             if 0 in ready:
-                said = os.read(0, CHUNK_BYTES)
-                if not said:
+                chunk = os.read(0, CHUNK_BYTES)
+                if not chunk:
                     return
                 fed = time.monotonic()
                 before = self.every
-                self.handle_commands(said)
+                self.handle_commands(chunk)
                 if self.every != before:
                     due = min(due, fed + self.every)
             self.flush()
@@ -1200,9 +1200,9 @@ class NodeAgent:
         """Tell whether a helper that was just asked may still answer; one that is overdue is not waited for."""
         return any(part.asked_at == since and not part.ended for part in self.parts)
 
-    def handle_commands(self, said: bytes) -> None:
+    def handle_commands(self, chunk: bytes) -> None:
         """Read command lines; any other line is only a keepalive."""
-        *lines, self.commands = (self.commands + said).split(b"\n")
+        *lines, self.commands = (self.commands + chunk).split(b"\n")
         for line in lines:
             words = line.split()
             if len(words) == 2 and words[0] == b"every":
@@ -1329,10 +1329,10 @@ def read_nvml_source(length: int) -> bytes:
     """Return pynvml's source, which comes on stdin in ``length`` bytes; end the program if stdin ends before."""
     packed = b""
     while len(packed) < length:
-        said = os.read(0, length - len(packed))
-        if not said:
+        chunk = os.read(0, length - len(packed))
+        if not chunk:
             os._exit(0)
-        packed += said
+        packed += chunk
     return zlib.decompress(packed) if packed else b""
 
 

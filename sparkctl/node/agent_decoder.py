@@ -67,8 +67,21 @@ class AgentHello:
     earlyoom: EarlyoomStatus | None = None
 
 
-def decode_agent_line(line: bytes) -> AgentHello | Sample:
-    """Return the content of a line. Raises ValueError if it is not a line of this protocol."""
+RepeatedFields = dict[str, tuple[object, object]]
+_REPEATED_FIELDS = (
+    "temperatures",
+    "disks",
+    "links",
+    "rdma",
+    "processes",
+)  # the agent reads them less often than it sends
+
+
+def decode_agent_line(line: bytes, repeated: RepeatedFields | None = None) -> AgentHello | Sample:
+    """Return the content of a line. Raises ValueError if it is not a line of this protocol.
+
+    ``repeated``: what the last line of this agent said of some fields, and what that means: what is the same is not decoded again.
+    """
     try:
         data = load_json(line)
     except (ValueError, RecursionError) as wrong:
@@ -80,12 +93,21 @@ def decode_agent_line(line: bytes) -> AgentHello | Sample:
     if kind == "hello":
         found = from_json_data(AgentHello, data.get("identity"), is_strict=False)
     elif kind == "sample":
-        found = _sanitize_kernel_lines(from_json_data(Sample, data, is_strict=False))
+        found = _sanitize_kernel_lines(_decode_sample(data, {} if repeated is None else repeated))
     else:
         raise ValueError(f"the probe does not say such things: {kind!r}")
     if found is None:
         raise ValueError(f"not a whole {kind} of the probe")
     return found
+
+
+def _decode_sample(data: dict[str, object], repeated: RepeatedFields) -> Sample | None:
+    same = {name: known for name, (said, known) in repeated.items() if said == data.get(name)}
+    sample = from_json_data(Sample, {key: value for key, value in data.items() if key not in same}, is_strict=False)
+    if sample is not None:
+        sample = replace(sample, **same)  # type: ignore[arg-type]
+        repeated.update((name, (data.get(name), getattr(sample, name))) for name in _REPEATED_FIELDS)
+    return sample
 
 
 def _sanitize_kernel_lines(sample: Sample | None) -> Sample | None:

@@ -165,8 +165,8 @@ def read_files(root: str, patterns: Iterable[str]) -> Iterator[bytes]:
         for path in sorted(glob.glob(root + pattern))[:MAX_PATTERN_FILES]:  # noqa: PTH207  # pathlib is 3 MiB
             if not os.path.isdir(path):  # noqa: PTH112
                 text, why, _ = read_file(path)
-                said = b"(" + why.encode() + b")" if why else text[:4096].strip()
-                yield path[len(root) :].encode("utf-8", "replace") + b": " + said.replace(b"\n", b"\n  ") + b"\n"
+                content = b"(" + why.encode() + b")" if why else text[:4096].strip()
+                yield path[len(root) :].encode("utf-8", "replace") + b": " + content.replace(b"\n", b"\n  ") + b"\n"
 
 
 def run_command(words: list[str], latest: bool) -> tuple[bytes, str | None, bool]:

@@ -338,9 +338,9 @@ def read_hub_message(error: Exception) -> str:
     return str((headers.get("X-Error-Message") if headers is not None else None) or "")
 
 
-def classify_refusal(status: int | None, said: str) -> str | None:
+def classify_refusal(status: int | None, message: str) -> str | None:
     """Return the kind of an HTTP error that has a cause of its own: a token that is no longer valid, or too many requests."""
-    if status == 401 and any(words in said.lower() for words in _BAD_TOKEN_WORDS):
+    if status == 401 and any(words in message.lower() for words in _BAD_TOKEN_WORDS):
         return "bad-token"
     return "too-many" if status == 429 else None
 

@@ -73,15 +73,15 @@ def decode_file_listing(answer: bytes) -> tuple[tuple[FileListing, ...], tuple[F
     if line is None:
         raise ValueError("the answer was cut short")
     try:
-        said = json.loads(line[len(_LISTING_HEADER) :].decode("utf-8", "surrogateescape"))
-        return tuple(_decode_place(one) for one in said["places"]), tuple(
-            _decode_free_space(one) for one in said["rooms"]
+        data = json.loads(line[len(_LISTING_HEADER) :].decode("utf-8", "surrogateescape"))
+        return tuple(_decode_place(one) for one in data["places"]), tuple(
+            _decode_free_space(one) for one in data["rooms"]
         )
     except (LookupError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise ValueError(f"the answer is not what was asked for ({error})") from error
 
 
-def _decode_place(said: dict[str, Any]) -> FileListing:
+def _decode_place(data: dict[str, Any]) -> FileListing:
     found = {
         str(name): ModelFile(
             name=str(name),
@@ -90,20 +90,20 @@ def _decode_place(said: dict[str, Any]) -> FileListing:
             mode=_check_whole_number(mode) & 0o777,
             link=None if kind == "f" else str(link),
         )
-        for name, kind, size, mtime, mode, link in said["entries"]
+        for name, kind, size, mtime, mode, link in data["entries"]
     }
     entries = tuple(entry for entry in found.values() if _is_safe(entry))
     unsafe = tuple(entry.name for entry in found.values() if not _is_safe(entry))
-    parts = {str(name): _check_whole_number(size) for name, size in said["parts"].items()}
-    denied = tuple(map(str, said["denied"]))
+    parts = {str(name): _check_whole_number(size) for name, size in data["parts"].items()}
+    denied = tuple(map(str, data["denied"]))
     return FileListing(
-        place=str(said["place"]),
-        kind=str(said["kind"]),
-        base=str(said["base"]),
+        place=str(data["place"]),
+        kind=str(data["kind"]),
+        base=str(data["base"]),
         entries=entries,
         denied=denied,
         parts=parts,
-        room=_decode_free_space(said),
+        room=_decode_free_space(data),
         unsafe=unsafe,
     )
 
@@ -124,14 +124,14 @@ def _is_encodable(name: str) -> bool:
     return True
 
 
-def _decode_free_space(said: dict[str, Any]) -> FreeSpace:
-    free, device = said["free"], said["device"]
+def _decode_free_space(data: dict[str, Any]) -> FreeSpace:
+    free, device = data["free"], data["device"]
     return FreeSpace(
-        path=str(said["room"]),
-        there=str(said["there"]),
+        path=str(data["room"]),
+        there=str(data["there"]),
         free=None if free is None else _check_whole_number(free),
         device=None if device is None else _check_whole_number(device),
-        is_writable=None if said["writable"] is None else bool(said["writable"]),
+        is_writable=None if data["writable"] is None else bool(data["writable"]),
     )
 
 
@@ -178,21 +178,21 @@ def decode_weights_check(answer: bytes) -> tuple[WeightsCheck, ...]:
     for line in answer.splitlines():
         if not line.startswith(_WEIGHTS_CHECK_MARK):
             continue
-        said = load_json(line.removeprefix(_WEIGHTS_CHECK_MARK))
-        if said == "end":
+        data = load_json(line.removeprefix(_WEIGHTS_CHECK_MARK))
+        if data == "end":
             is_whole = True
             continue
         faults, unread = (
-            tuple(sanitize_line(str(one))[:_MAX_FAULT_CHARS] for one in said[key][:_MAX_FAULTS])
+            tuple(sanitize_line(str(one))[:_MAX_FAULT_CHARS] for one in data[key][:_MAX_FAULTS])
             for key in ("faults", "unread")
         )
         found.append(
             WeightsCheck(
-                place=str(said["place"]),
-                files=int(said["files"]),
+                place=str(data["place"]),
+                files=int(data["files"]),
                 faults=faults,
                 unread=unread,
-                tensors=_decode_tensor_sizes(said.get("tensors")),
+                tensors=_decode_tensor_sizes(data.get("tensors")),
             )
         )
     if not is_whole:
@@ -200,22 +200,22 @@ def decode_weights_check(answer: bytes) -> tuple[WeightsCheck, ...]:
     return tuple(found)
 
 
-def _decode_tensor_sizes(said: object) -> TensorSizes | None:
+def _decode_tensor_sizes(data: object) -> TensorSizes | None:
     """Return the sizes of a model's parts, None if they are not what a model has."""
-    if not isinstance(said, dict) or not isinstance(said.get("parts"), dict):
+    if not isinstance(data, dict) or not isinstance(data.get("parts"), dict):
         return None
-    parts = {str(name): _parse_count(size) for name, size in said["parts"].items()}
-    whole, float32 = _parse_count(said.get("whole")), _parse_count(said.get("float32"))
+    parts = {str(name): _parse_count(size) for name, size in data["parts"].items()}
+    whole, float32 = _parse_count(data.get("whole")), _parse_count(data.get("float32"))
     if not whole or float32 is None or None in parts.values() or sum(size or 0 for size in parts.values()) != whole:
         return None
     return TensorSizes(
         whole=whole,
         float32=float32,
         parts={name: size or 0 for name, size in parts.items()},
-        expert_count=_parse_count(said.get("expert_count")) or None,
-        experts_per_token=_parse_count(said.get("experts_per_token")) or None,
-        is_tied=said.get("tied") if isinstance(said.get("tied"), bool) else None,
-        is_quantized=said.get("quantized") is True,
+        expert_count=_parse_count(data.get("expert_count")) or None,
+        experts_per_token=_parse_count(data.get("experts_per_token")) or None,
+        is_tied=data.get("tied") if isinstance(data.get("tied"), bool) else None,
+        is_quantized=data.get("quantized") is True,
     )
 
 

@@ -106,14 +106,14 @@ def describe_entry(place: Path, *, needs_weights: bool) -> Json:
         begun = begun or path.endswith(".incomplete") or path.endswith(PART_SUFFIXES)
         if state.st_size >= _MIN_WEIGHTS_BYTES:
             used = max(used, state.st_atime, state.st_mtime)
-    said = check_place(str(place))
+    checked = check_place(str(place))
     faults = ["a download has not ended"] if begun else []
-    faults += [str(one) for one in said["faults"][:5]]  # type: ignore[index]
-    if needs_weights and not said["files"] and not said["unread"] and not begun:
+    faults += [str(one) for one in checked["faults"][:5]]  # type: ignore[index]
+    if needs_weights and not checked["files"] and not checked["unread"] and not begun:
         faults.append("it has no weights")
     brought = find_model_directory(place) / BROUGHT_MARK if place.is_dir() else place
     return {
-        "place": str(place), "size": size, "used": used or None, "faults": faults, "unread": bool(said["unread"]),
+        "place": str(place), "size": size, "used": used or None, "faults": faults, "unread": bool(checked["unread"]),
         "brought": brought.name == BROUGHT_MARK and brought.is_file(), "link": place.is_symlink(),
     }  # fmt: skip
 

@@ -101,13 +101,13 @@ def _split_sections(text: str) -> Iterator[tuple[list[str], str]]:
         yield sanitize_line(head).split(), body.strip()
 
 
-def _parse_ping_output(said: str) -> PingReply:
-    last = sanitize_line(said.splitlines()[-1].strip()) if said else ""
-    if "essage too long" in said:
+def _parse_ping_output(output: str) -> PingReply:
+    last = sanitize_line(output.splitlines()[-1].strip()) if output else ""
+    if "essage too long" in output:
         return PingReply(False, "its own interface takes no packet of that size")
-    if "nreachable" in said and not re.search(r"(?<!\d)[1-9]\d{0,11} (?:packets )?received", said):
-        return PingReply(False, "unreachable" if "ost" in said else "no route")
-    if count := _PACKET_COUNT_PATTERN.search(said):
+    if "nreachable" in output and not re.search(r"(?<!\d)[1-9]\d{0,11} (?:packets )?received", output):
+        return PingReply(False, "unreachable" if "ost" in output else "no route")
+    if count := _PACKET_COUNT_PATTERN.search(output):
         return PingReply(True, to_ping=True) if int(count[2]) else PingReply(False, "no answer to ping")
     return PingReply(None, last or "no ping command")
 

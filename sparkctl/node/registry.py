@@ -122,8 +122,8 @@ class Registry:
             elif login.get("password"):
                 request.add_unredirected_header("Authorization", f"Basic {basic}")
             with self._opener.open(request, timeout=_TIMEOUT_SECONDS) as answer:
-                said = _parse_object(answer.read(_MAX_MANIFEST_BYTES))
-            if token := said.get("token") or said.get("access_token"):
+                reply = _parse_object(answer.read(_MAX_MANIFEST_BYTES))
+            if token := reply.get("token") or reply.get("access_token"):
                 return f"Bearer {token}"
         raise RegistryError("unauthorized", "it wants a login")
 

@@ -530,10 +530,10 @@ class TransferSender:
         while data := os.read(child.stdout.fileno(), CHUNK_BYTES):
             stream.send(struct.pack(">i", len(data)))
             stream.send(data)
-        said = child.stderr.read().decode("utf-8", "replace")[-400:].strip()
+        errors = child.stderr.read().decode("utf-8", "replace")[-400:].strip()
         status = child.wait()
         stream.send(struct.pack(">i", 0 if status == 0 else -1))
-        write_message(sent=job["n"], status=status, said=said)
+        write_message(sent=job["n"], status=status, said=errors)
 
     def _measure_bandwidth(self, link: socket.socket, job: Job) -> None:
         """Send random bytes for some seconds, up to a limit."""

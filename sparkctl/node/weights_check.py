@@ -173,13 +173,13 @@ def _read_gguf_tensors(file: Any, size: int) -> tuple[dict[str, Any], dict[str, 
 def read_gguf_settings(path: Path) -> dict[str, Any]:
     """Return what a GGUF file says of layers and experts; the layers without those that draft (nextn)."""
     with open(str(path), "rb", opener=_open_unnoticed) as file:
-        said = _read_gguf_tensors(file, path.stat().st_size)[1]
-    kind = said.get("general.architecture")
-    layers = _find_count(said, f"{kind}.block_count")
-    drafts = _find_count(said, f"{kind}.nextn_predict_layers") or 0
+        settings = _read_gguf_tensors(file, path.stat().st_size)[1]
+    kind = settings.get("general.architecture")
+    layers = _find_count(settings, f"{kind}.block_count")
+    drafts = _find_count(settings, f"{kind}.nextn_predict_layers") or 0
     return {
         "layers": None if layers is None else layers - drafts,
-        "experts_per_token": _find_count(said, f"{kind}.expert_used_count"),
+        "experts_per_token": _find_count(settings, f"{kind}.expert_used_count"),
         "tied": None,
         "quantized": True,  # whatever its type: the engine takes it as it is
     }
@@ -198,11 +198,11 @@ def read_model_settings(base: Path) -> dict[str, Any]:
     inner: dict[str, Any] = next((one for one in nested if isinstance(one, dict)), {})
     if isinstance(inner.get("text_config"), dict):
         inner = inner["text_config"]
-    said = {**outer, **inner}
+    config = {**outer, **inner}
     return {
-        "layers": _find_count(said, "num_hidden_layers", "n_layer"),
+        "layers": _find_count(config, "num_hidden_layers", "n_layer"),
         "experts_per_token": _find_count(
-            said,
+            config,
             "num_experts_per_tok",
             "num_experts_per_token",
             "experts_per_token",
@@ -210,13 +210,13 @@ def read_model_settings(base: Path) -> dict[str, Any]:
             "moe_topk",
             "top_k_experts",
         ),
-        "tied": said["tie_word_embeddings"] if isinstance(said.get("tie_word_embeddings"), bool) else None,
-        "quantized": "quantization_config" in said or "compression_config" in said,
+        "tied": config["tie_word_embeddings"] if isinstance(config.get("tie_word_embeddings"), bool) else None,
+        "quantized": "quantization_config" in config or "compression_config" in config,
     }
 
 
-def _find_count(said: dict[str, Any], *names: str) -> int | None:
-    found = (said.get(name) for name in names)
+def _find_count(settings: dict[str, Any], *names: str) -> int | None:
+    found = (settings.get(name) for name in names)
     return next((one for one in found if type(one) is int and one > 0), None)
 
 

@@ -185,32 +185,32 @@ def format_decode_step_label(facts: DecodeStepSpec) -> str | None:
 
 def parse_decode_step_label(text: str | None) -> DecodeStepSpec | None:
     """Return the content of a label, None if it is not valid."""
-    if (said := load_json_map(text)) is None:
+    if (data := load_json_map(text)) is None:
         return None
     found: dict[str, int | None] = {}
     for name in (field.name for field in fields(DecodeStepSpec) if field.name not in _OTHER_FIELDS):
         found[name] = _parse_bounded_int(
-            said.get(name), 0 if name in _PIECE_FIELDS else 1, _MAX_PIECES if name in _PIECE_FIELDS else _MAX_BYTES
+            data.get(name), 0 if name in _PIECE_FIELDS else 1, _MAX_PIECES if name in _PIECE_FIELDS else _MAX_BYTES
         )
     if (found["unread"] or 0) > (found["weights"] or 0):
         found["unread"] = None
-    ranks = _parse_bounded_int(said.get("ranks", 1), 1, _MAX_PIECES)
+    ranks = _parse_bounded_int(data.get("ranks", 1), 1, _MAX_PIECES)
     if ranks is None:
         return None  # otherwise every figure would be wrong by an unknown factor
     return DecodeStepSpec(
         **found,
-        experts=_parse_routed_experts(said.get("experts"), found["weights"]),
+        experts=_parse_routed_experts(data.get("experts"), found["weights"]),
         ranks=ranks,
-        is_measured=said.get("is_measured") is True,
+        is_measured=data.get("is_measured") is True,
     )
 
 
-def _parse_routed_experts(said: object, weights: int | None) -> RoutedExperts | None:
-    if not isinstance(said, dict):
+def _parse_routed_experts(data: object, weights: int | None) -> RoutedExperts | None:
+    if not isinstance(data, dict):
         return None
-    count = _parse_bounded_int(said.get("count"), 1, _MAX_PIECES)
-    per_token = _parse_bounded_int(said.get("per_token"), 1, count or 0)
-    routed = _parse_bounded_int(said.get("weights"), 1, weights or _MAX_BYTES)
+    count = _parse_bounded_int(data.get("count"), 1, _MAX_PIECES)
+    per_token = _parse_bounded_int(data.get("per_token"), 1, count or 0)
+    routed = _parse_bounded_int(data.get("weights"), 1, weights or _MAX_BYTES)
     if count is None or per_token is None or routed is None:
         return None
     return RoutedExperts(routed, count, per_token)

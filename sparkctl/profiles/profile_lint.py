@@ -60,12 +60,14 @@ class StartWarning:
 
     ``settings``: of an import, as those of `LintDiagnostic`; a start proves them on its nodes.
     ``refused_flag``: the flag that the very version of the image does not take so, by its catalogue; None for all else.
+    ``is_patchable``: whether a patched image may take that flag so.
     """
 
     message: str
     setting: str | None
     instead: tuple[str, ...]
     refused_flag: str | None
+    is_patchable: bool = False
     settings: tuple[str, ...] = ()
 
 
@@ -171,19 +173,23 @@ def list_start_warnings(
             refused_flag=sanitize_line(one.flag)
             if is_certain and one.ends_start and one.level is LintSeverity.ERROR
             else None,
+            is_patchable=one.kind in _PATCHABLE_RULES,
         )
         for one in found
     )
 
 
 def refuse_wrong_flags(found: Iterable[StartWarning], remedy: str | None, way_out: str) -> None:
-    """Raise `OperationRefused` where the image's version does not take a flag. ``remedy``: the command without it."""
+    """Raise `OperationRefused` where the image's version does not take a flag. ``remedy``: the command
+    without it; ``way_out``: the one that starts it as it is.
+    """
     wrong = [one for one in found if one.refused_flag is not None]
     if wrong:
-        names = ", ".join(dict.fromkeys((one.refused_flag or "").lstrip("-") for one in wrong))
-        patched = f"if your image is patched and takes it: patched_flags: [{names}] in the profile{way_out}"
+        names = ", ".join(dict.fromkeys((one.refused_flag or "").lstrip("-") for one in wrong if one.is_patchable))
+        patched = f"if your image is patched and takes it: patched_flags: [{names}] in the profile" if names else ""
+        hints = (remedy, "; ".join(filter(None, (patched, way_out))))
         raise OperationRefused(
-            "; ".join(dict.fromkeys(one.message for one in wrong)), "\n".join(filter(None, (remedy, patched)))
+            "; ".join(dict.fromkeys(one.message for one in wrong)), "\n".join(filter(None, hints)) or None
         )
 
 
@@ -346,8 +352,8 @@ def suggest_flag_name(engine: str, flag: str, version: str | None, image: str = 
     chosen = engine_flags.choose_catalogue(engine, image, version)
     if chosen is None:
         return None
-    asked = Profile(name="asked", engine=engine, image="", origin="", shipped=False, args=((flag, True),))
-    found = next((one for one in lint_profile(asked, chosen) if one.kind in _FLAG_NAME_RULES), None)
+    profile = Profile(name="asked", engine=engine, image="", origin="", shipped=False, args=((flag, True),))
+    found = next((one for one in lint_profile(profile, chosen) if one.kind in _FLAG_NAME_RULES), None)
     if found is None:
         return None
     if chosen.basis is engine_flags.CatalogueMatch.EXACT:

@@ -373,8 +373,8 @@ def _strip_api_version(path: str) -> str:
     if match is None:
         return path
     if (int(match[1]), int(match[2])) > MAX_API_VERSION:
-        asked = f"{match[1]}.{match[2]}"
-        raise DockerApiError(400, f"client version {asked} is too new. Maximum supported API version is {API_VERSION}")
+        given = f"{match[1]}.{match[2]}"
+        raise DockerApiError(400, f"client version {given} is too new. Maximum supported API version is {API_VERSION}")
     return path[match.end() :]
 
 

@@ -478,21 +478,21 @@ class SimOpenAiServer:
 
     async def _create_completion(self, request: SimHttpRequest, *, chat: bool) -> SimHttpReply:
         try:
-            asked: dict[str, Any] = request.parse_json_body()
-            tokens = int(asked.get("max_tokens") or asked.get("max_completion_tokens") or (64 if chat else 16))
+            body: dict[str, Any] = request.parse_json_body()
+            tokens = int(body.get("max_tokens") or body.get("max_completion_tokens") or (64 if chat else 16))
         except (ValueError, TypeError) as error:
             return _build_error_reply(400, f"invalid request: {error}", "BadRequestError")
-        if self.engine.needs_model_name and asked.get("model") not in (None, self.launch.served):
-            return _build_error_reply(404, f"The model `{asked['model']}` does not exist.", "NotFoundError")
+        if self.engine.needs_model_name and body.get("model") not in (None, self.launch.served):
+            return _build_error_reply(404, f"The model `{body['model']}` does not exist.", "NotFoundError")
         if self.launch.fault is EngineFault.NO_TOKEN:
             if self.engine.stuck_error is not None:
                 return _build_error_reply(500, self.engine.stuck_error, "InternalServerError")
             await asyncio.Event().wait()  # the scheduler hangs: no answer, no error
-        prompt = max(1, len(json.dumps(asked.get("messages") if chat else asked.get("prompt", ""))) // 4)
-        if asked.get("stream"):
+        prompt = max(1, len(json.dumps(body.get("messages") if chat else body.get("prompt", ""))) // 4)
+        if body.get("stream"):
             return SimHttpReply(
                 type="text/event-stream; charset=utf-8",
-                stream=self._stream_completion(prompt, tokens, chat=chat, thinks=chat and self._shall_think(asked)),
+                stream=self._stream_completion(prompt, tokens, chat=chat, thinks=chat and self._shall_think(body)),
             )
         self.decoding.served += 1
         try:
@@ -503,11 +503,11 @@ class SimOpenAiServer:
         self.decoding.add_request(prompt, tokens)
         choice = _build_choice("".join(self._make_token(n) for n in range(tokens)), chat=chat, end=True)
         if chat and self.launch.fault is not EngineFault.NONSENSE:
-            choice = _build_special_choice(asked) or choice
+            choice = _build_special_choice(body) or choice
         return build_json_reply(self._build_completion(choice, chat=chat) | {"usage": _build_usage(prompt, tokens)})
 
-    def _shall_think(self, asked: dict[str, Any]) -> bool:
-        settings = asked.get("chat_template_kwargs")
+    def _shall_think(self, body: dict[str, Any]) -> bool:
+        settings = body.get("chat_template_kwargs")
         return self.launch.thinks and isinstance(settings, dict) and settings.get("enable_thinking") is True
 
     async def _stream_completion(self, prompt: int, tokens: int, *, chat: bool, thinks: bool) -> AsyncIterator[bytes]:
@@ -571,11 +571,11 @@ def _build_choice(text: str, *, chat: bool, end: bool, piece: bool = False) -> d
     return {"index": 0, **content, "logprobs": None, "finish_reason": "length" if end else None}
 
 
-def _build_special_choice(asked: dict[str, Any]) -> dict[str, Any] | None:
+def _build_special_choice(body: dict[str, Any]) -> dict[str, Any] | None:
     """Return the answer where a tool or JSON was asked for, None for plain text."""
-    form = asked.get("response_format")
-    if asked.get("tools"):
-        name = asked["tools"][0]["function"]["name"]
+    form = body.get("response_format")
+    if body.get("tools"):
+        name = body["tools"][0]["function"]["name"]
         call = {"id": "call-0", "type": "function", "function": {"name": name, "arguments": '{"city": "Paris"}'}}
         message = {"role": "assistant", "content": None, "tool_calls": [call]}
         return {"index": 0, "message": message, "logprobs": None, "finish_reason": "tool_calls"}

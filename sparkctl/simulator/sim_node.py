@@ -581,19 +581,19 @@ def list_gids(node: SimNode, interface: str) -> list[dict[str, Any]]:
 
 def answer_pings(node: SimNode, lanes: list[str]) -> str:
     """Return the output of `node/peer_ping.sh`: every address in a shared network answers, with packets of any size."""
-    said = []
+    lines = []
     for lane in lanes:
         name, _, peer, size, device = lane.split()
         is_linked = name in list_link_speeds(node)
-        said.append(f"@@ link {name} {int(is_linked)}")
+        lines.append(f"@@ link {name} {int(is_linked)}")
         if device != "-":
-            said.append(f"@@ rdma {device} {'4: ACTIVE' if is_linked else '1: DOWN'}")
+            lines.append(f"@@ rdma {device} {'4: ACTIVE' if is_linked else '1: DOWN'}")
         own = get_interface_address(node, name)
         heard = int(own is not None and own.rpartition(".")[0] == peer.rpartition(".")[0])
         for each in dict.fromkeys(("0", size)):
             lost = f"1 packets transmitted, {heard} received, {100 - 100 * heard}% packet loss, time 0ms"
-            said += [f"@@ ping {name} {peer} {each}", f"--- {peer} ping statistics ---", lost]
-    return "\n".join([*said, "@@ end", ""])
+            lines += [f"@@ ping {name} {peer} {each}", f"--- {peer} ping statistics ---", lost]
+    return "\n".join([*lines, "@@ end", ""])
 
 
 def build_rank_network(nodes: Mapping[str, SimNode]) -> RankNetwork:

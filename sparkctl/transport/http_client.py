@@ -172,8 +172,8 @@ async def send_request(
         await writer.drain()
         head = await read_head(connection, reader)
         named = tuple((key.decode("latin-1"), value.decode("latin-1")) for key, value in head.headers)
-        said = await read_body(connection, reader, MAX_BODY_BYTES if largest is None else largest)
-        return HttpResponse(head.status_code, named, said)
+        content = await read_body(connection, reader, MAX_BODY_BYTES if largest is None else largest)
+        return HttpResponse(head.status_code, named, content)
     except (h11.LocalProtocolError, UnicodeEncodeError) as error:
         raise InvalidHttpResponse(f"{host}{path[:80]}: HTTP has no way to ask this: {error}") from error
     except h11.ProtocolError as error:

@@ -220,8 +220,8 @@ def _fetch(address: str, headers: Mapping[str, str], limit: int, source: HubSour
             data: bytes = answer.read(limit)
             return data
     except urllib.error.HTTPError as error:
-        code, said = (error.headers.get(name) or "" for name in ("X-Error-Code", "X-Error-Message"))
-        raise _explain_status(error.code, code, sanitize_line(said)[:300], source) from error
+        code, message = (error.headers.get(name) or "" for name in ("X-Error-Code", "X-Error-Message"))
+        raise _explain_status(error.code, code, sanitize_line(message)[:300], source) from error
     except (OSError, ValueError, http.client.HTTPException) as error:
         why = sanitize_line(str(getattr(error, "reason", None) or error))[:200]
         raise HubUnreachable(
@@ -234,14 +234,14 @@ REFUSED_LOGIN_HINT = "make a new one on https://huggingface.co/settings/tokens a
 TOO_MANY_HINT = "wait, or set HF_TOKEN: a known user may ask more often"
 
 
-def _explain_status(status: int, code: str, said: str, source: HubSource) -> SparkctlError:
-    page, words = f"{_DEFAULT_ENDPOINT}/{source.repository}", f" ({said})" if said else ""
+def _explain_status(status: int, code: str, message: str, source: HubSource) -> SparkctlError:
+    page, words = f"{_DEFAULT_ENDPOINT}/{source.repository}", f" ({message})" if message else ""
     if code == "GatedRepo":
         return OperationRefused(
             f"{source} is gated: the Hub shows it only to who accepted its terms{words}",
             f"accept them on {page}, set HF_TOKEN; a fine-grained token needs the right to read gated repositories",
         )
-    match classify_refusal(status, said):
+    match classify_refusal(status, message):
         case "bad-token":
             return OperationRefused(f"the Hub refuses your token{words}", REFUSED_LOGIN_HINT)
         case "too-many":

@@ -178,10 +178,10 @@ class NodeSession:
         try:
             seen = probe.decode_inspection(done.stdout)
         except ValueError as wrong:
-            said = done.stderr.decode("utf-8", "replace").strip().splitlines()
+            errors = done.stderr.decode("utf-8", "replace").strip().splitlines()
             raise NodeError(
                 self.node.name,
-                f"{self.node.name} gave an unexpected answer ({wrong})" + (f": {said[-1]}" if said else ""),
+                f"{self.node.name} gave an unexpected answer ({wrong})" + (f": {errors[-1]}" if errors else ""),
                 "check whether `ssh` to it gives a working POSIX shell: sh -c 'echo ok'",
             ) from wrong
         if seen.identity is not None:
@@ -204,9 +204,9 @@ class NodeSession:
             raise OperationRefused(f"process {one.pid} is no longer on {node}")
         if answer == "other":
             raise OperationRefused(f"process {one.pid} on {node} is now another one, {rest}: nothing was sent to it")
-        said = rest or sanitize_line(done.stderr.decode("utf-8", "replace").strip()) or f"exit status {done.status}"
+        reason = rest or sanitize_line(done.stderr.decode("utf-8", "replace").strip()) or f"exit status {done.status}"
         raise OperationRefused(
-            f"{node} did not end process {one.pid}: {said}", f"on {node}: sudo kill -s {signal} {one.pid}"
+            f"{node} did not end process {one.pid}: {reason}", f"on {node}: sudo kill -s {signal} {one.pid}"
         )
 
     async def __aenter__(self) -> Self:

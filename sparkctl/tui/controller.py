@@ -324,8 +324,10 @@ class PanelController:
         elif isinstance(event, WarningEmitted):
             is_shown = self._panel.already_shows(event.message)  # checked now, while the message is new
             self.show_notice(*describe_warning(event), is_shown=is_shown)
-        if isinstance(event, GuardActed) and (notice := describe_guard_action(event)) is not None:
-            self.show_notice(*notice)
+        if isinstance(event, GuardActed):
+            self.store.notices.drop_naming(f"{event.node}: guard: ")  # the newest says how it is
+            if (notice := describe_guard_action(event)) is not None:
+                self.show_notice(*notice)
         if topics := self.store.apply_event(event, job):
             self.schedule_repaint(topics)
         if isinstance(event, TunnelStateChanged) and event.state is not TunnelState.CLOSED and not self.is_replaying:

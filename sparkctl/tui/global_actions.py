@@ -262,12 +262,12 @@ async def _open_shell(panel: Panel, node: Node) -> None:
 
     words = build_ssh_command(node, os.environ)
     try:
-        status, said = await panel.run_external_program(words, suggest_install(words[0]), listen=not node.is_local)
+        status, message = await panel.run_external_program(words, suggest_install(words[0]), listen=not node.is_local)
     except InvalidInput as error:
         panel.show_error(error, severity="error")
         return
     if status == _SSH_FAILED_STATUS and not node.is_local:
-        lines = [line for line in said.splitlines() if line.strip()]
+        lines = [line for line in message.splitlines() if line.strip()]
         panel.show_toast("\n".join(lines[-3:]) or f"ssh to {node.name} ended with {status}", severity="error")
 
 
@@ -287,12 +287,12 @@ async def _open_shell_inside(panel: Panel, node: Node, container: str) -> None:
 
     try:
         words = build_container_command(node, container)
-        status, said = await panel.run_external_program(words, suggest_install(words[0]), listen=not node.is_local)
+        status, message = await panel.run_external_program(words, suggest_install(words[0]), listen=not node.is_local)
     except InvalidInput as error:
         panel.show_error(error, severity="error")
         return
     if status in (*_EXEC_FAILED_STATUSES, _SSH_FAILED_STATUS):
-        lines = [line for line in said.splitlines() if line.strip() and not line.startswith("Connection to ")]
+        lines = [line for line in message.splitlines() if line.strip() and not line.startswith("Connection to ")]
         panel.show_toast(
             "\n".join([f"no shell inside of {container} on {node.name} (exit {status})", *lines[-3:]]),
             severity="error",

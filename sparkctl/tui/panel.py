@@ -265,6 +265,7 @@ class Panel(App[tuple[str, ...]]):
                 switch_left=controller.store.switches.is_abandoned,
                 journal=controller.store.switches.abandoned_journal,
                 own=controller.own_switch,
+                is_measuring=any(job.measures for job in controller.store.jobs.running.values()),
             )
         now = now if self.front_screen is None else self.front_screen.add_selection(now)
         return (
@@ -508,8 +509,8 @@ class Panel(App[tuple[str, ...]]):
             self.confirm_exit(progress)
 
     async def _exit_with_summary(self) -> None:
-        said = () if self.controller is None else self.controller.build_exit_summary()
-        self.exit(said + await self.stop_background_work())
+        summary = () if self.controller is None else self.controller.build_exit_summary()
+        self.exit(summary + await self.stop_background_work())
 
     async def stop_background_work(self) -> tuple[str, ...]:
         """End the background tasks, then the controller; return its sentences for the exit."""

@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import IO, TYPE_CHECKING, Any
 
 from rich.cells import cached_cell_len
+from rich.console import COLOR_SYSTEMS
 from textual._compositor import ChopsUpdate
 from textual._xterm_parser import XTermParser
 from textual.app import App, ScreenStackError
@@ -25,6 +26,7 @@ from textual.strip import Strip
 from textual.widgets import Input
 
 if TYPE_CHECKING:
+    from rich.color import ColorSystem
     from rich.console import Console, RenderableType
 
     from sparkctl.tui.panel import Panel
@@ -95,11 +97,7 @@ class EscapeKeyParser(XTermParser):
 
 
 _EXIT_POLL_SECONDS = 0.1  # seconds between two checks whether the panel has ended
-GC_THRESHOLDS = (
-    700,
-    10,
-    10,
-)  # CPython's defaults: many short collections while the panel runs
+GC_THRESHOLDS = (3000, 10, 10)  # still short collections while the panel runs, but a quarter as many as by default
 MAX_CACHE_ENTRIES = 512
 RENDER_CACHES = (
     Strip.render_ansi, cached_cell_len, Region.intersection, Region.overlaps, Region.translate, Region.union
@@ -116,14 +114,32 @@ class ChangedCells(ChopsUpdate):
     def render_segments(self, console: Console) -> str:
         """Return what the terminal gets."""
         parts: list[str] = []
+        colours = COLOR_SYSTEMS[console.color_system or "truecolor"]
         for y, first, last in self.spans:
             for end, (begin, strip) in zip(self.chop_ends[y], self.chops[y].items(), strict=False):
                 start, stop = max(begin, first), min(end, last)
                 if strip is None or start >= stop:
                     continue
-                shown = strip if (start, stop) == (begin, end) else strip.crop(start - begin, stop - begin)
-                parts.append(f"\x1b[{y + 1};{start + 1}H{shown.render(console)}")
+                parts += f"\x1b[{y + 1};{start + 1}H", _render_cells(strip, start - begin, stop - begin, colours)
         return "".join(parts)
+
+
+def _render_cells(strip: Strip, start: int, stop: int, colours: ColorSystem) -> str:
+    """Return the text of some cells with its codes: `Strip.crop` makes a strip, with seven caches that are never used."""
+    parts, at = [], 0
+    for segment in strip:
+        end = at + segment.cell_length
+        if end > start:
+            if end > stop:
+                segment = segment.split_cells(stop - at)[0]
+            if at < start:
+                segment = segment.split_cells(start - at)[1]
+            text, style, _ = segment
+            parts.append(text if style is None else Strip.render_style(style, text, colours))
+        if end >= stop:
+            break
+        at = end
+    return "".join(parts)
 
 
 def keep_changed_cells(renderable: RenderableType | None) -> RenderableType | None:

@@ -100,10 +100,11 @@ class TextSurface(Widget, can_focus=False):
 
     def render_line(self, y: int) -> Strip:
         """Return one line, as wide as the widget."""
-        wide, styles = self.size.width, self._styles
+        wide, styles = self._strip_columns, self._styles
         if y >= len(self._rows):
             return Strip.blank(wide, self._blank)
-        strip = Strip([Segment(span.text, styles[span.tone]) for span in self._rows[y] if span.text])
+        row = self._rows[y]
+        strip = Strip([Segment(text, styles[tone]) for text, tone in row if text], measure_row(row))
         return strip.adjust_cell_length(wide, self._blank)
 
 
@@ -162,5 +163,11 @@ def _count_common(one: str, other: str) -> int:
     """Return how many columns two texts have in common at their beginning; 0 where a character may take more than one."""
     if not (_ONE_COLUMN_TEXT.fullmatch(one) and _ONE_COLUMN_TEXT.fullmatch(other)):
         return 0
-    least = min(len(one), len(other))
-    return next((at for at in range(least) if one[at] != other[at]), least)
+    known, most = 0, min(len(one), len(other))
+    while known < most:
+        middle = (known + most + 1) // 2
+        if one[known:middle] == other[known:middle]:
+            known = middle
+        else:
+            most = middle - 1
+    return known

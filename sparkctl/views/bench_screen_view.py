@@ -176,8 +176,8 @@ def _render_progress(event: BenchEvent, columns: int) -> TextRow:
         *render_gauge(share, _GAUGE_COLUMNS, TextStyle.RATE),
     ]
     if isinstance(event, BenchCellProgressed):
-        asked = f"{event.done} of {event.requests} requests" if event.done else "beginning"
-        spans.append(Span(f"  {asked}", TextStyle.LABEL))
+        progress = f"{event.done} of {event.requests} requests" if event.done else "beginning"
+        spans.append(Span(f"  {progress}", TextStyle.LABEL))
         if event.tokens_per_second:
             spans += [Span(f"   {event.tokens_per_second:.1f}", TextStyle.STRONG), Span(" tok/s now", TextStyle.UNIT)]
     if event.remaining:

@@ -360,8 +360,8 @@ def format_cell_progress(event: BenchCellProgressed) -> str:
     """Return one line about the cell that is being measured: how far it is, and the speed now."""
     rate = f"   {event.tokens_per_second:.1f} tok/s" if event.tokens_per_second else ""
     left = f"   about {format_duration(event.remaining)} left" if event.remaining else ""
-    asked = f"{event.done} of {event.requests} requests" if event.done else "beginning"
-    return f"{event.number}/{event.total}  {event.cell}   {asked}{rate}{left}"
+    progress = f"{event.done} of {event.requests} requests" if event.done else "beginning"
+    return f"{event.number}/{event.total}  {event.cell}   {progress}{rate}{left}"
 
 
 def format_sweep_time(event: BenchCellProgressed) -> str:

@@ -203,8 +203,8 @@ def format_remedy_as_flags(remedy: str) -> str:
         nonlocal first
         dashes = "-" if len(found["name"]) == 1 else "--"
         flag = f"{dashes}{found['name']}" + (f" {found['value']}" if found["value"] else "")
-        beside, first = (f" (in a profile: {found[0]})" if first else ""), False
-        return flag + beside
+        note, first = (f" (in a profile: {found[0]})" if first else ""), False
+        return flag + note
 
     return _ARGUMENT_PATTERN.sub(format_flag, remedy)
 

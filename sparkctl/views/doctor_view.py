@@ -158,13 +158,13 @@ def merge_findings(
     ``told`` are findings that only an examination can find; the views hold them, too, but no sample shows them. One
     that is older than the last examination of its node, which ended at ``when``, and was not found by it, is over.
     """
-    asked = {(one.node, one.check, one.instance, one.message) for one in reported}
+    keys = {(one.node, one.check, one.instance, one.message) for one in reported}
     live = [
         DoctorFinding(FindingReported.from_finding(view.when, one), True, format_since(one.since, _get_node_time(view)))
         for view in views
         if view.state is NodeState.OK
         for one in view.findings
-        if (one.node, one.kind.value, one.instance, one.summary) not in asked
+        if (one.node, one.kind.value, one.instance, one.summary) not in keys
     ]
     live += [_make_connection_finding(view) for view in views if view.state in _FAILED_STATES]
     newer = {(one.found.node, one.found.check, one.found.instance) for one in live}

@@ -261,6 +261,6 @@ def _render_row(when: str, node: str, names: int, *words: Span) -> TextRow:
     return make_row(
         " ",
         Span(f"{when:8}  ", TextStyle.UNIT),
-        sanitize_span(f"{pad_text(sanitize_line(node), names)}  ", TextStyle.LABEL),
+        sanitize_span(f"{pad_text(sanitize_line(node), names)}   ", TextStyle.LABEL),
         *words,
     )

@@ -211,15 +211,13 @@ def build_operation_sections(
     return tuple(each for each in sections if each.rows)
 
 
-def format_sections(sections: Sequence[DetailSection]) -> Iterator[str]:
-    """Yield the sections as text lines."""
-    from sparkctl.views.text.styled_text import join_text
-
+def render_sections(sections: Sequence[DetailSection]) -> Iterator[TextRow]:
+    """Yield the rows of the sections, each below its title."""
     for number, section in enumerate(sections):
         if number:
-            yield ""
-        yield section.title
-        yield from ("  " + join_text(each) for each in section.rows)
+            yield ()
+        yield (Span(section.title, TextStyle.STRONG),)
+        yield from ((Span("  "), *each) for each in section.rows)
 
 
 def _make_section_title(one: OperationRecord, title: str, share: NodeResult) -> str:
@@ -399,11 +397,11 @@ def _render_speed(one: OperationRecord) -> Iterator[TextRow]:
             yield _render_label_value(_describe_share(one, share), requests)
         words = []
         if share.accept_length is not None:
-            beside = "" if length is None else f" ({name}: {length.as_text()})"
-            words.append(f"accept length {share.accept_length:.2f}{beside}")
+            note = "" if length is None else f" ({name}: {length.as_text()})"
+            words.append(f"accept length {share.accept_length:.2f}{note}")
         if share.tokens_per_second is not None:
-            beside = "" if rate is None else f" ({name}: {rate.as_text()}, one request alone)"
-            words.append(f"{share.tokens_per_second:.1f} tokens/s of a request{beside}")
+            note = "" if rate is None else f" ({name}: {rate.as_text()}, one request alone)"
+            words.append(f"{share.tokens_per_second:.1f} tokens/s of a request{note}")
         if words:
             yield _render_label_value(_describe_share(one, share), ", ".join(words))
 
@@ -708,8 +706,8 @@ def render_phase_bars(one: OperationRecord, share: NodeResult, columns: int) -> 
     names = max((measure_text(format_part_name(part)) for part in share.parts), default=0)
     names = min(names, max(10, columns // 3))
     most = max([part.seconds for part in share.parts] + [part.seconds for part in left] + [1.0])
-    beside = 22  # columns of 12:40   usually 12:31
-    bar = max(0, min(48, columns - names - beside - 4))
+    figure_columns = 22  # columns of 12:40   usually 12:31
+    bar = max(0, min(48, columns - names - figure_columns - 4))
     rows = []
     for part in share.parts:
         usual = next((each for each in left if each.part_key == part.part_key), None)

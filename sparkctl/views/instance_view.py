@@ -393,7 +393,7 @@ def _build_live_charts(scene: InstanceScreenModel, space: DrawArea) -> list[RowB
         None
         if read is None or not read.is_plausible or not steps
         else make_chart(
-            series.get_step_rates, "GB/s est.", "bandwidth", 100.0, (read.low + read.high) / 2e9 / steps, TextStyle.GPU
+            series.get_step_rates, "GB/s", "BW est.", 100.0, (read.low + read.high) / 2e9 / steps, TextStyle.GPU
         ),
         None if kv is None else replace(kv, danger=_FULL_KV_PERCENT),
         make_chart(series.get_first_token_times, "ms", "first token", 100.0, 1000.0),
@@ -535,7 +535,8 @@ def _render_throughput(
         )
         parts = [make_block(1, *render_labelled_text("", words, space, TextStyle.LABEL, 3))] if words else []
         return [*parts, *_render_gpu(scene, space)]
-    parts = [make_block(0, render_throughput(one, space))] if tells_figures(one) else []
+    alone = replace(one, reference=None)  # all that was published stands below
+    parts = [make_block(0, render_throughput(alone, space))] if tells_figures(one) else []
     beside = scene.are_charts_beside
     if roomy and not beside and (speed := build_throughput_chart(one, scene.seen, space)) is not None:
         parts.append(speed)
@@ -745,7 +746,7 @@ def render_latencies(numbers: EngineMeter, drafts: bool, last: MeterSeries | Non
     that the rows below do not move with every request.
     """
     kept = last or MeterSeries()
-    between = "steps of several tokens" if drafts or numbers.acceptance is not None else "tokens"
+    between = "steps" if drafts or numbers.acceptance is not None else "tokens"
     rows = [
         _render_latency("TTFT", numbers.ttft, kept.ttft, now),
         _render_latency("ITL", numbers.inter_token, kept.inter_token, now, f"   between {between}"),

@@ -145,15 +145,15 @@ def render_node(scene: NodeScreenModel, columns: int, lines: int) -> ScrollPage:
     high = max(0, lines - for_list)
     if columns >= _SIDE_BY_SIDE_COLUMNS:
         left = columns // 2
-        space, beside = DrawArea(left - 4, lines), DrawArea(columns - left - 4, lines)
+        space, side = DrawArea(left - 4, lines), DrawArea(columns - left - 4, lines)
         figures = _build_machine_blocks(seen, space)
         whole = _build_machine_blocks(seen, space, has_core_rows=True)
         if sum(len(part.rows) for part in whole) <= high - 2:
             figures = whole
-        curves = _build_machine_charts(seen, beside)
+        curves = _build_machine_charts(seen, side)
         if not curves:
             high = min(high, sum(len(part.rows) for part in figures) + 2)
-        shown = _fill_with_charts(figures, _build_further_charts(seen, space, beside), high - 2)
+        shown = _fill_with_charts(figures, _build_further_charts(seen, space, side), high - 2)
         rows = [
             (*one, *other)
             for one, other in zip(
@@ -370,15 +370,17 @@ def _render_links(sample: Sample, space: DrawArea) -> list[TextRow]:
 
 
 def _list_link_forms(cells: Sequence[str]) -> list[str]:
-    """Return the figures of a link in four forms, from the longest to the shortest. Each has the RDMA rate, which stands nowhere
+    """Return the figures of a link in five forms, from the longest to the shortest. Each has the RDMA rate, which stands nowhere
     else."""
     figures = [cell for cell in cells if not cell.startswith("MTU")]
     at = next((at for at, cell in enumerate(figures) if cell.startswith("RDMA ")), None)
     slim = [cell for cell in figures if not cell.endswith("Gb/s")]
     if at is None:
-        return ["  ".join(form) for form in (figures, slim, slim, slim)]
+        return ["  ".join(form) for form in (figures, slim, slim, slim, slim)]
     device, _, rates = figures[at].removeprefix("RDMA ").partition(" ")
-    forms = [figures, slim, figures[at:], [f"RDMA {rates}" if device else figures[at], *figures[at + 1 :]]]
+    short = [f"RDMA {rates}" if device else figures[at], *figures[at + 1 :]]
+    bare = ["IDLE" if cell.startswith("IDLE ") else cell for cell in short]  # a finding says the rest
+    forms = [figures, slim, figures[at:], short, bare]
     return ["  ".join(form) for form in forms]
 
 
@@ -405,12 +407,12 @@ def _build_machine_charts(seen: NodeTileModel, space: DrawArea) -> list[RowBlock
     return [one for one in every if one is not None and one.grow is not None]
 
 
-def _build_further_charts(seen: NodeTileModel, space: DrawArea, beside: DrawArea) -> list[RowBlock]:
-    """Return the curves for the rows below the figures: heat, where it has no room among the others (``beside``), else the GPU's
+def _build_further_charts(seen: NodeTileModel, space: DrawArea, side: DrawArea) -> list[RowBlock]:
+    """Return the curves for the rows below the figures: heat, where it has no room among the others (``side``), else the GPU's
     clock, and what RDMA moves; then page cache and swap."""
     widths = space.split_chart_columns(2)
     first = build_heat_chart(seen, widths[0])
-    if beside.is_chart_row_wide:
+    if side.is_chart_row_wide:
         clocks = read_series(seen, SeriesName.SM_CLOCK, widths[0] * 2)
         fastest = round_above(max((one for one in clocks if one is not None), default=0.0), 1000.0)
         first = AreaChart(values=clocks, most=fastest, unit="MHz", tone=TextStyle.POWER, title="clock")

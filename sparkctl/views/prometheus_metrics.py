@@ -143,11 +143,11 @@ def _collect_memory(views: Sequence[NodeTelemetryView], now: float) -> Iterator[
         detail = view.sample.detail if view.sample else None
         kills.add_series((view.name,), detail.oom_kill if detail else None)
         pressure = (detail.pressure if detail else None) or MemoryPressure()
-        for tasks, of_late, total in (
+        for tasks, recent, total in (
             ("some", pressure.some, pressure.some_total),
             ("all", pressure.full, pressure.full_total),
         ):
-            share.add_series((view.name, tasks), of_late)
+            share.add_series((view.name, tasks), recent)
             waited.add_series((view.name, tasks), None if total is None else total / 1e6)
     yield from (share, waited, kills)
 

@@ -250,8 +250,8 @@ def _format_switch_notice(view: NodeStatusView, width: int | None) -> list[str]:
     from sparkctl.monitor.switch_journal_io import build_switch_refusal
 
     refusal = build_switch_refusal(view.name, view.switch, is_held=view.switch.is_held)
-    said = refusal.message.removeprefix(f"{view.name}: ")
-    lines = wrap_line(f"    {get_state_symbol(Severity.WARNING)} {sanitize_line(said)}", width, 6)
+    message = refusal.message.removeprefix(f"{view.name}: ")
+    lines = wrap_line(f"    {get_state_symbol(Severity.WARNING)} {sanitize_line(message)}", width, 6)
     return lines + [
         each for one in (refusal.hint or "").splitlines() for each in wrap_line(f"    try: {sanitize_line(one)}", width)
     ]

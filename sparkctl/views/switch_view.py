@@ -132,7 +132,9 @@ def _render_page(scene: SwitchScreenModel, columns: int, lines: int) -> ScrollPa
     else:
         plan = scene.plan
         rows += [*_render_plan_summary(scene, inner), ()]
-    if plan is not None and not (progress is not None and _is_undone(progress)):
+    if progress is not None and progress.is_over and scene.glances:
+        rows += _render_memories(scene, plan, inner, _MAX_MEMORY_LINES)  # as they are now, in place of the plan
+    elif plan is not None and not (progress is not None and _is_undone(progress)):
         rows += render_switch_plan(plan, scene.bars, inner, has_begun=progress is not None)
     if progress is None and plan is not None and plan.is_possible and not plan.is_there:
         steps = _render_planned_steps(plan, inner)
@@ -142,7 +144,8 @@ def _render_page(scene: SwitchScreenModel, columns: int, lines: int) -> ScrollPa
     if progress is not None and (is_running or scene.log) and (left := lines - len(shown)) >= _MIN_LOG_LINES:
         shown += _render_log(progress, scene, columns, left)
     elif progress is None and scene.plan is not None and (left := lines - len(shown) - 1) >= _MIN_MEMORY_LINES:
-        shown += [(), *_render_memories(scene, columns, min(left, _MAX_MEMORY_LINES))]
+        boxes = _render_memories(scene, plan, inner, min(left, _MAX_MEMORY_LINES))
+        shown += [(), *(make_row(" ", *one) for one in boxes)]
     return ScrollPage(pad_screen(shown, columns, lines), page.further)
 
 
@@ -210,15 +213,15 @@ def _render_memory_box(
     badges = build_node_badges(seen)
     title = make_row(
         sanitize_span(seen.name, TextStyle.TITLE),
-        *(Span(f"  {one.sign} {one.word}", one.tone) for one in badges),
+        *(Span(f" {one.sign} {one.word}", one.tone) for one in badges),
         sanitize_span(f"  {', '.join(names)}" if names else "", TextStyle.LABEL),
     )
     return list(draw_frame(title, rows, columns, lines))
 
 
-def _render_memories(scene: SwitchScreenModel, columns: int, lines: int) -> list[TextRow]:
+def _render_memories(scene: SwitchScreenModel, plan: SwitchPlan | None, columns: int, lines: int) -> list[TextRow]:
     """Return the memory of the Sparks until now, beside each other."""
-    first = () if scene.plan is None else scene.plan.nodes
+    first = () if plan is None else plan.nodes
     nodes = sorted(scene.glances.values(), key=lambda seen: seen.name not in first)
     nodes = nodes[: max(1, min(_MAX_MEMORY_BOXES, columns // _MIN_MEMORY_COLUMNS))]
     if not nodes:
@@ -462,8 +465,8 @@ def _render_rollback(progress: SwitchProgress, scene: SwitchScreenModel, columns
         return []
     old = describe_step(SwitchStep.RESTORED, progress, is_done=True)
     proofs = "; ".join(one.text for one in restored.proofs)
-    said = proofs if proofs.startswith(old) else f"{old}: {proofs}" if proofs else old
-    return render_sentences(said, columns, get_state_symbol(Phase.READY), TextStyle.GOOD)
+    sentences = proofs if proofs.startswith(old) else f"{old}: {proofs}" if proofs else old
+    return render_sentences(sentences, columns, get_state_symbol(Phase.READY), TextStyle.GOOD)
 
 
 def render_switch_progress_line(progress: SwitchProgress, now: float, key: str | None) -> TextRow:
@@ -477,8 +480,8 @@ def render_switch_progress_line(progress: SwitchProgress, now: float, key: str |
         Span(f"{get_state_symbol(Phase.STARTING)} ", tone),
         sanitize_span(f"switch to {progress.instance}", TextStyle.STRONG),
         sanitize_span(f"{which} · {format_clock(max(0.0, now - progress.began))}", tone),
-        sanitize_span(f"   {words}", tone),
         *shows,
+        sanitize_span(f"   {words}", tone),
     )
 
 

@@ -299,7 +299,7 @@ def _list_machine_rows(view: NodeTelemetryView, sample: Sample, style: _TopForma
     """Return CPU, links and disks; in brief only problems that no finding reports."""
     disks = [disk for disk in sample.disks or () if style.has_room_for(view.name, "disks") or _is_disk_low(disk)]
     all_links = style.has_room_for(view.name, "links")
-    said = not all_links and any(one.kind is FindingKind.IDLE_FUNCTION for one in view.findings)
+    is_named = not all_links and any(one.kind is FindingKind.IDLE_FUNCTION for one in view.findings)
     return [
         *(
             [("CPU", _list_cpu_cells(sample.cpu, sample.temperatures or ()))]
@@ -307,7 +307,7 @@ def _list_machine_rows(view: NodeTelemetryView, sample: Sample, style: _TopForma
             else []
         ),
         *(("device", [words]) for words in list_missing_readings(sample)),
-        *(("link", cells) for cells in ([] if said else format_node_links(sample, only_idle=not all_links))),
+        *(("link", cells) for cells in ([] if is_named else format_node_links(sample, only_idle=not all_links))),
         *(("disk", _list_disk_cells(disk)) for disk in disks),
     ]
 

@@ -26,7 +26,7 @@ _SGLANG_PHASES = (
     ("dropping-caches", None, 1.7), ("creating", None, 0.5), ("starting", None, 13.0), ("loading", "join", 29.0),
     ("loading", "weights", 190.0), ("loading", "profiling", 6.1), ("loading", "kv-cache", 5.9), ("loading", "graphs", 55.0),
 )  # fmt: skip
-_DRAFT_MODEL_PHASES = (("loading", "weights", 9.0), ("loading", "profiling", 5.3), ("loading", "draft", 32.0))
+_DRAFT_MODEL_PHASES = (("loading", "draft", 46.3),)
 _WARMUP_PHASES = (("warming", "http", 2.6), ("warming", "warm-up", 21.6), ("warming", "first token", 1.2))
 _VLLM_PHASES = (
     ("dropping-caches", None, 2.0), ("creating", None, 2.0), ("starting", None, 15.1), ("loading", "join", 41.0),
@@ -146,13 +146,13 @@ _PROFILES_LOST_MESSAGE = "profiles written in the demo are deleted with it; your
 @click.option("--serve", is_flag=True, help="Keep the simulated Sparks running for other terminals.")
 @click.option("--readonly", is_flag=True, help="Open the panel read-only, without the guided tour.")
 @click.option("--plain", is_flag=True, help="Print changes as sentences instead of opening the panel.")
-@click.argument("verb", nargs=-1, type=click.UNPROCESSED)
+@click.argument("verb", nargs=-1, metavar="[COMMAND]...", type=click.UNPROCESSED)
 @click.pass_context
 def demo_command(
     ctx: click.Context, scenario: str | None, speed: float, serve: bool, readonly: bool, plain: bool,
     verb: tuple[str, ...],
 ) -> int:  # fmt: skip
-    """Run VERB, or the panel without one, on two simulated Sparks, spark1 and spark2. They speak real SSH and the real
+    """Run COMMAND, or the panel without one, on two simulated Sparks, spark1 and spark2. They speak real SSH and the real
     Docker API.
 
     \b
@@ -163,7 +163,7 @@ def demo_command(
     sparkctl demo --scenario trouble top       a stuck clock, heat, half a fabric
     sparkctl demo up qwen36-vllm --node spark1 --set env.SIM_FAULT=cuda-oom
     sparkctl demo up minimax-m27 --set env.SIM_FAULT=worker-dies
-    sparkctl demo --serve                      then run any verb in another terminal, with the variables it prints
+    sparkctl demo --serve                      then run any command in another terminal, with the variables it prints
 
     Values of SIM_FAULT: cuda-oom, oom-killed, hang, exit0, no-token, nonsense, rejected-drafts, open-door, other-key,
     bad-flag, memory-runaway; on two Sparks also worker-dies and fabric-cut. An image with missing-on-spark2 or

@@ -19,12 +19,12 @@ def _complete_subjects(ctx: click.Context, param: click.Parameter, incomplete: s
 
 
 @click.command("help", short_help="Explain a command or a topic.")
-@click.argument("words", nargs=-1, metavar="[VERB|CAUSE|TOPIC]", shell_complete=_complete_subjects)
+@click.argument("words", nargs=-1, metavar="[COMMAND|CAUSE|TOPIC]", shell_complete=_complete_subjects)
 @click.option("--man", "as_man", is_flag=True, help="Print the manual page of the command, for man.")
 @click.pass_context
 def help_command(ctx: click.Context, words: tuple[str, ...], as_man: bool) -> int:
-    """Explain a verb as `sparkctl VERB --help` does, the cause of a failed start, or print a page of the documentation. Without
-    words: all verbs and topics.
+    """Explain a command as `sparkctl COMMAND --help` does, the cause of a failed start, or print a page of the documentation. Without
+    words: all commands and topics.
 
     \b
     sparkctl help up
@@ -232,7 +232,7 @@ def _list_topics() -> list[str]:
 @click.argument("shell", required=False, type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion_command(ctx: click.Context, shell: str | None) -> int:
-    """Print the completion script. It completes verbs, options, nodes, profiles, and the instances that `status` saw last.
+    """Print the completion script. It completes commands, options, nodes, profiles, and the instances that `status` saw last.
 
     \b
     eval "$(sparkctl completion bash)"          in ~/.bashrc

@@ -116,8 +116,8 @@ def _print_operation(history: OperationHistory, number: int, as_json: bool) -> i
     from sparkctl.cli import stdout
     from sparkctl.errors import InvalidInput
     from sparkctl.history.start_diff import diff_starts
-    from sparkctl.views.history_view import build_operation_json, build_operation_sections, format_sections
-    from sparkctl.views.text.line_wrap import wrap_line
+    from sparkctl.views.history_view import build_operation_json, build_operation_sections, render_sections
+    from sparkctl.views.text.line_wrap import wrap_styled_line
 
     one: OperationRecord | None = history.get_operation(number)
     _report_file_errors(history)
@@ -132,8 +132,8 @@ def _print_operation(history: OperationHistory, number: int, as_json: bool) -> i
         stdout.print_json(build_operation_json(one, worked, changes, parts))
         return 0
     width = stdout.get_terminal_width()
-    for line in format_sections(build_operation_sections(one, worked, changes, parts)):
-        stdout.print_rows(wrap_line(line, width))
+    for row in render_sections(build_operation_sections(one, worked, changes, parts)):
+        stdout.print_rows(wrap_styled_line(row, width))
     return 0
 
 

@@ -106,11 +106,9 @@ def _check_new_profile(profile: Profile) -> None:
 
     found = list_start_warnings(profile)
     if wrong := [one for one in found if one.refused_flag is not None]:
-        names = ", ".join(dict.fromkeys((one.refused_flag or "").lstrip("-") for one in wrong))
-        raise InvalidInput(
-            "; ".join(one.message for one in wrong),
-            f"if your image is patched and takes it: --set 'patched_flags=[{names}]'",
-        )
+        names = ", ".join(dict.fromkeys((one.refused_flag or "").lstrip("-") for one in wrong if one.is_patchable))
+        patched = f"if your image is patched and takes it: --set 'patched_flags=[{names}]'" if names else None
+        raise InvalidInput("; ".join(one.message for one in wrong), patched)
     for one in found:
         stderr.print_message(f"▲ {one.message}")
 
@@ -514,13 +512,13 @@ def show_command(name: str, overrides: tuple[str, ...], as_json: bool) -> int:
     """
     from sparkctl.cli import stdout
     from sparkctl.profiles.profile_library import ProfileLibrary
-    from sparkctl.views.profiles.profile_view import build_profile_json, format_profile
+    from sparkctl.views.profiles.profile_view import build_profile_json, render_profile
 
     profile = ProfileLibrary().load_profile(name, overrides=overrides)
     if as_json:
         stdout.print_json(build_profile_json(profile))
     else:
-        stdout.print_rows(format_profile(profile, stdout.get_terminal_width()))
+        stdout.print_rows(render_profile(profile, stdout.get_terminal_width()))
     return 0
 
 
@@ -570,6 +568,8 @@ def check_command(files: tuple[str, ...], engine_version: str | None, fix: bool,
     else:
         for one in fixed:
             stderr.print_message(f"fixed: {one}", 2)
+        if fix and not fixed:
+            stderr.print_message("nothing was changed: there is nothing that --fix repairs")
         stdout.print_rows(sanitize_line(line) for name, found in checked for line in format_lint(name, found))
     return int(
         ExitCode.USAGE if any(found.list_by_level(LintSeverity.ERROR) for _, found in checked) else ExitCode.DONE

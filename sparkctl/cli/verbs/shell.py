@@ -212,6 +212,7 @@ def endpoints_command(instance: str | None, node: tuple[str, ...], form: str, wi
     from sparkctl.commands.list_endpoints import choose_default_endpoint, list_endpoints
     from sparkctl.errors import ExitCode, InvalidInput
     from sparkctl.views.endpoint_config import api_key_variable, build_endpoints_json, format_endpoint_config
+    from sparkctl.views.text.styled_text import TextStyle, sanitize_span
 
     as_json = as_json or form == "json"
     context = create_context(may_ask=not as_json)
@@ -231,7 +232,13 @@ def endpoints_command(instance: str | None, node: tuple[str, ...], form: str, wi
         stdout.print_json(build_endpoints_json(served))
     elif served:
         default = choose_default_endpoint(served, silent)
-        stdout.print_sanitized_lines(format_endpoint_config(served, form, default))
+        lines = format_endpoint_config(served, form, default)
+        if stdout.is_terminal():
+            stdout.print_rows(
+                (sanitize_span(line, TextStyle.LABEL if line.startswith("#") else TextStyle.PLAIN),) for line in lines
+            )
+        else:  # a shell or a file takes it: no colour there, whatever CLICOLOR_FORCE says
+            stdout.print_sanitized_lines(lines)
         models = [one for one in served if one.is_model]
         if models and form in ("env", "openclaw", "claude-code"):
             _warn_of_default(models, default)

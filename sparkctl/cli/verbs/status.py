@@ -52,8 +52,7 @@ def status_command(
     \b
     sparkctl status
     sparkctl status qwen36-vllm          everything about one instance (exit 2 if it is not running)
-    sparkctl status -o wide              everything about all: image, cache, free memory, tokens per second
-                                         (a terminal has those in the table, too)
+    sparkctl status -o wide              everything about all: image, cache, free memory
     sparkctl status --check || echo "something is wrong"
 
     Exit 3 if a node could not be read.
@@ -203,7 +202,7 @@ async def _watch_status(context: CommandContext, nodes: Sequence[Node], form: _F
     async def print_updates() -> None:
         is_known = False  # the instance was there once: it may come again, and a lost node, too
         painting = stdout.is_terminal() and not form.as_json
-        async with aclosing(watch_node_statuses(context, nodes)) as updates:
+        async with aclosing(watch_node_statuses(context, nodes, measures=painting)) as updates:
             async for views in updates:
                 try:
                     chosen = form.select_views(views)

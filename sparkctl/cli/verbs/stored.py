@@ -20,8 +20,8 @@ from sparkctl.cli.options import (
 )
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.units import format_ago, format_size
-from sparkctl.views.text.line_wrap import align_cells, wrap_cells, wrap_line
-from sparkctl.views.text.styled_text import measure_text
+from sparkctl.views.text.line_wrap import align_cells, wrap_cells, wrap_line, wrap_styled_line
+from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, measure_text, sanitize_span
 
 if TYPE_CHECKING:
     from sparkctl.commands.images import ImageUse, NodeImages, RemoveImages
@@ -60,7 +60,7 @@ def models_command(ctx: click.Context, node: tuple[str, ...], as_json: bool) -> 
     if as_json:
         stdout.print_json({"schema": 1, "nodes": to_json_data(views)})
     else:
-        stdout.print_lines(_format_models(views, context.clock.unix_time(), stdout.get_terminal_width()))
+        stdout.print_rows(_format_models(views, context.clock.unix_time(), stdout.get_terminal_width()))
     return int(ExitCode.UNREACHABLE if any(view.trouble is not None for view in views) else ExitCode.DONE)
 
 
@@ -185,30 +185,38 @@ def _ask_and_remove(
     return verb_runner.run_verb(context, replace(request, dry_run=dry_run).run, printer)
 
 
-def _format_images(nodes: Sequence[NodeImages], now: float, width: int | None) -> list[str]:
+def _format_images(nodes: Sequence[NodeImages], now: float, width: int | None) -> list[TextRow | str]:
     """Return the lines of ``images``, for ``width`` columns if given. ``now``: unix seconds, for the ages."""
-    lines: list[str] = []
+    lines: list[TextRow | str] = []
     for node in nodes:
         lines += ([""] if lines else []) + _format_node_images(node, now, width)
     return lines
 
 
-def _format_node_images(node: NodeImages, now: float, width: int | None) -> list[str]:
+def _format_node_images(node: NodeImages, now: float, width: int | None) -> list[TextRow | str]:
     if node.images is None:
-        hint = [f"    try: {sanitize_line(node.hint)}"] if node.hint else []
-        words = [f"{node.name}   {sanitize_line(node.detail or 'not known')}", *hint]
-        return [part for line in words for part in wrap_line(line, width, 4)]
+        hint = wrap_line(f"    try: {sanitize_line(node.hint)}", width, 4) if node.hint else []
+        return [*_render_node(node.name, node.detail or "not known", width, TextStyle.BAD), *hint]
     if not node.images:
-        return [f"{node.name}   no image"]
+        return [*_render_node(node.name, "no image", width)]
     rows = [_list_image_cells(one, now) for one in node.images]
     table = ["  " + "  ".join(cells) for cells in align_cells([_IMAGE_HEADINGS, *rows], right=(1,))]
     if width is None or all(measure_text(line) <= width for line in table):
-        return [node.name, *table]
-    lines = [str(node.name)]
+        return [*_render_node(node.name), (Span(table[0], TextStyle.LABEL),), *table[1:]]
+    lines: list[TextRow | str] = [*_render_node(node.name)]
     for name, size, created, used, users in rows:
         cells = (size, f"created {created}", f"last used {used}", f"used by {users}")
-        lines += [*wrap_line(f"  {name}", width, 4), *wrap_cells("    ", cells, width, "  ")]
+        details = wrap_cells("    ", cells, width, "  ")
+        lines += [*wrap_line(f"  {name}", width, 4), *((Span(line, TextStyle.LABEL),) for line in details)]
     return lines
+
+
+def _render_node(
+    name: str, words: str = "", width: int | None = None, tone: TextStyle = TextStyle.PLAIN
+) -> list[TextRow]:
+    """Return the head of what lies on a node."""
+    head = (Span(str(name), TextStyle.STRONG), *((Span("   "), sanitize_span(words, tone)) if words else ()))
+    return wrap_styled_line(head, width, 4)
 
 
 def _list_image_cells(one: ImageUse, now: float) -> tuple[str, ...]:
@@ -227,27 +235,27 @@ def _list_image_cells(one: ImageUse, now: float) -> tuple[str, ...]:
     )
 
 
-def _format_models(views: Sequence[NodeModels], now: float, width: int | None) -> list[str]:
+def _format_models(views: Sequence[NodeModels], now: float, width: int | None) -> list[TextRow | str]:
     """Return the lines of ``models``, for ``width`` columns if given. ``now``: unix seconds, for the ages."""
-    lines: list[str] = []
+    lines: list[TextRow | str] = []
     for view in views:
         lines += [""] if lines else []
         if view.trouble is not None:
-            lines += wrap_line(f"{view.node}   not known: {sanitize_line(view.trouble)}", width, 4)
+            lines += _render_node(view.node, f"not known: {view.trouble}", width, TextStyle.BAD)
             continue
-        whole = sum(one.size for one in view.models)
-        lines.append(
-            f"{view.node}   {len(view.models)} model{'s' if len(view.models) > 1 else ''}, {format_size(whole)}"
-            if view.models
-            else f"{view.node}   no model"
-        )
+        whole = format_size(sum(one.size for one in view.models))
+        count = f"{len(view.models)} model{'s' if len(view.models) > 1 else ''}, {whole}" if view.models else "no model"
+        lines += _render_node(view.node, count)
+        styles = [TextStyle.ATTENTION if one.is_whole is False else TextStyle.PLAIN for one in view.models]
         cells = [_list_model_cells(one, now, several=len(views) > 1) for one in view.models]
         table = ["  ".join(row).rstrip() for row in align_cells(cells, right=(0,))]
         if width is None or all(measure_text(line) <= width for line in table):
-            lines += table
+            lines += ((Span(line, style),) for line, style in zip(table, styles, strict=True))
             continue
-        for size, place, *more in cells:
-            lines += [*_wrap_path(place, width), *wrap_cells("    ", [size.strip(), *more], width, "  ")]
+        for style, (size, place, *more) in zip(styles, cells, strict=True):
+            details = wrap_cells("    ", [size.strip(), *more], width, "  ")
+            dim = TextStyle.LABEL if style is TextStyle.PLAIN else style
+            lines += [*_wrap_path(place, width), *((Span(line, dim),) for line in details)]
     return lines
 
 

@@ -33,6 +33,7 @@ from sparkctl.errors import InvalidInput
     help="Continue even if a Spark that only loses a rank does not answer, or a check gives no result.",
 )
 @click.option("--no-rollback", is_flag=True, help="Keep a new instance that failed as it is, for analysis.")
+@click.option("--again", is_flag=True, help="Start it even if its last two starts failed within an hour.")
 @click.option(
     "--timeout",
     callback=parse_duration_option,
@@ -50,7 +51,7 @@ from sparkctl.errors import InvalidInput
 @json_option
 @click.pass_context
 def switch_command(
-    ctx: click.Context, profile: str | None, node: tuple[str, ...], dry_run: bool, keep_going: bool, no_rollback: bool,
+    ctx: click.Context, profile: str | None, node: tuple[str, ...], dry_run: bool, keep_going: bool, no_rollback: bool, again: bool,
     timeout: float | None, overrides: tuple[str, ...], no_guard: bool, continues: bool, aborts: bool, as_json: bool,
 ) -> PreparedVerb:  # fmt: skip
     """Stop what conflicts with PROFILE, start PROFILE, and start the old instances again if that fails.
@@ -67,7 +68,7 @@ def switch_command(
     if continues or aborts:
         way = "resume" if continues else "abort"
         given = {"--abort": continues and aborts, "PROFILE": profile, "--dry-run": dry_run, "--keep-going": keep_going, "--no-rollback": no_rollback,
-                 "--timeout": timeout, "--set": overrides, "--no-guard": no_guard}  # fmt: skip
+                 "--again": again, "--timeout": timeout, "--set": overrides, "--no-guard": no_guard}  # fmt: skip
         if idle := next((name for name, value in given.items() if value), None):
             raise click.UsageError(f"--{'continue' if continues else way} takes no {idle}", ctx)
 
@@ -98,6 +99,7 @@ def switch_command(
         environ=os.environ,
         words=(profile, *format_overrides(overrides)),
         guarded=not no_guard,
+        once_more=again,
     )
     return PreparedVerb(request=request, printer=lambda: SwitchPrinter(dry_run))
 

@@ -33,8 +33,8 @@ _METRICS_DRAFTS = {"accepted": "num_accepted_draft_tokens", "proposed": "num_dra
 class RequestRefused(InvalidHttpResponse):
     """The engine answered with an error; ``status`` of it."""
 
-    def __init__(self, status: int, said: str) -> None:
-        super().__init__(f"POST {_PATH} answered {status} {said}".rstrip())
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(f"POST {_PATH} answered {status} {reason}".rstrip())
         self.status = status
 
 
@@ -150,8 +150,8 @@ async def _exchange(
     await writer.drain()
     head = await http_client.read_head(connection, reader)
     if head.status_code != 200:
-        said = (await http_client.read_body(connection, reader, _MAX_ERROR_BYTES)).decode("utf-8", "replace")
-        raise RequestRefused(head.status_code, truncate_text(sanitize_line(said.replace("\n", " ")), _MAX_SHOWN_CHARS))
+        reply = (await http_client.read_body(connection, reader, _MAX_ERROR_BYTES)).decode("utf-8", "replace")
+        raise RequestRefused(head.status_code, truncate_text(sanitize_line(reply.replace("\n", " ")), _MAX_SHOWN_CHARS))
     seen = ChatStreamReader(began)
     while True:
         event = connection.next_event()

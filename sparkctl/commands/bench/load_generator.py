@@ -71,8 +71,8 @@ def find_load_generator(own: str | None, instance: str) -> tuple[str, ...]:
         if words and shutil.which(words[0]):
             return words
         raise OperationRefused(f"the load generator {own!r} is not there", _suggest_install(instance))
-    beside = Path(sys.executable).parent / "llama-benchy"
-    if found := shutil.which("llama-benchy") or (str(beside) if beside.exists() else None):
+    own_copy = Path(sys.executable).parent / "llama-benchy"
+    if found := shutil.which("llama-benchy") or (str(own_copy) if own_copy.exists() else None):
         return (found,)
     if found := shutil.which("uvx"):
         return (found, f"llama-benchy=={VERSION}")
@@ -97,12 +97,12 @@ async def describe_generator(words: Sequence[str]) -> str:
         return known
     try:
         async with asyncio.timeout(_VERSION_SECONDS):
-            said, _ = await process.communicate()
+            output, _ = await process.communicate()
     except TimeoutError:
         return known
     finally:
         await _end_process(process)
-    found = _VERSION.search(said.decode("utf-8", "replace"))
+    found = _VERSION.search(output.decode("utf-8", "replace"))
     return known if found is None else f"llama-benchy {found[1]}"
 
 

@@ -356,18 +356,18 @@ class _CellSweep(BenchSweep):
 
     def _note_speed(self, result: CellResult | None, runs: int, began: float) -> None:
         """Keep what a cell tells of the time that others take."""
-        if result is None or (asked := estimate_seconds([result.cell], runs, [result])) is None:
+        if result is None or (estimate := estimate_seconds([result.cell], runs, [result])) is None:
             return
-        self._extra.append(max(0.0, self.ctx.clock.monotonic() - began - asked))
+        self._extra.append(max(0.0, self.ctx.clock.monotonic() - began - estimate))
         self._seen.append(result)
 
     def _estimate_remaining(self, done: float = 0.0) -> float | None:
         """Return about how many seconds are left, None before a cell was measured; ``done``: the share of the first of those left."""
-        asked = [estimate_seconds([cell], self.generator.runs, self._seen) for cell in self._left]
-        if any(one is None for one in asked):
+        estimates = [estimate_seconds([cell], self.generator.runs, self._seen) for cell in self._left]
+        if any(one is None for one in estimates):
             return None
         extra = sum(self._extra) / len(self._extra) if self._extra else 0.0
-        each = [(one or 0.0) + extra for one in asked]
+        each = [(one or 0.0) + extra for one in estimates]
         return sum(each) - (each[0] * done if each else 0.0)
 
     def _report_progress(self, cell: BenchCell, done: int, requests: int) -> None:
@@ -856,6 +856,7 @@ class BenchSeries:
             known=tuple({one.name: one for one in (*start.nodes, *self.everywhere)}.values()),
             environ=start.environ,
             words=start.words,
+            once_more=True,  # nobody waits for a question in the night
         )
 
     async def _measure_one(self, bench: MeasureInstance, start: StartInstance | None) -> CommandEnded:

@@ -225,19 +225,19 @@ async def download_model(
     if container is not None or on_node is not None:
         _refuse_other_source(session, wanted, other)
     if on_node is not None:
-        said = await _watch_on_node(session, wanted, progress)
+        report = await _watch_on_node(session, wanted, progress)
     else:
-        said = await _download_in_container(session, wanted, environ, progress, container)
-        if said.get("error") in ("no-client", "no-python", "no-image") and (
+        report = await _download_in_container(session, wanted, environ, progress, container)
+        if report.get("error") in ("no-client", "no-python", "no-image") and (
             client := await _find_client(session, wanted)
         ):
             await _start_on_node(session, wanted, environ, client)
-            said = await _watch_on_node(session, wanted, progress)
-    if said.get("done"):
-        amount = f"{said.get('files')} files, {format_size(int(said.get('total') or 0))}"
+            report = await _watch_on_node(session, wanted, progress)
+    if report.get("done"):
+        amount = f"{report.get('files')} files, {format_size(int(report.get('total') or 0))}"
         proof = ", each verified with the Hub's checksum" if isinstance(wanted.source, HubSource) else ""
         return f"{wanted.source} is in {wanted.target}: {amount}{proof}", container is not None or on_node is not None
-    raise explain_download_error(said, wanted, session.node.name)
+    raise explain_download_error(report, wanted, session.node.name)
 
 
 def _refuse_other_source(session: NodeSession, wanted: ModelDownload, other: str | None) -> None:
@@ -271,14 +271,14 @@ async def _download_in_container(
         if "python3" not in error.message:  # its own words of a program that is not there
             raise
         return {"error": "no-python"}
-    said = await _watch_container(session, container_id, wanted, progress)
-    if said.get("error") == "stopped" and container is not None and await _is_whole(session, wanted):
+    report = await _watch_container(session, container_id, wanted, progress)
+    if report.get("error") == "stopped" and container is not None and await _is_whole(session, wanted):
         # The other pull saw the end and removed the container before we did: what is there is proved, not fetched again.
         container_id = await _start_download(session, wanted, environ)
-        said = await _watch_container(session, container_id, wanted, progress)
+        report = await _watch_container(session, container_id, wanted, progress)
     await _remove_quietly(session, container_id)
     await _remove_token_folders(session, wanted)
-    return said
+    return report
 
 
 async def _is_whole(session: NodeSession, wanted: ModelDownload) -> bool:
@@ -607,9 +607,9 @@ async def _remove_quietly(session: NodeSession, container_id: str) -> None:
         await session.docker.remove_container(container_id, force=True)
 
 
-def explain_download_error(said: Mapping[str, Any], wanted: ModelDownload, node: str) -> SparkctlError:
+def explain_download_error(report: Mapping[str, Any], wanted: ModelDownload, node: str) -> SparkctlError:
     """Return the error of a download that ended without its model."""
-    kind, words = str(said.get("error") or "ended"), sanitize_line(str(said.get("message") or ""))
+    kind, words = str(report.get("error") or "ended"), sanitize_line(str(report.get("message") or ""))
     repository, again = str(wanted.source).removeprefix("hf:").partition("@")[0], "repeat the command to continue"
     if not isinstance(wanted.source, HubSource) and kind in ("unauthorized", "nothing", "refused"):
         return OperationRefused(f"{wanted.source} was not fetched: {words}", "check model.source in the profile")

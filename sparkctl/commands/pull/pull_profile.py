@@ -180,13 +180,13 @@ class PullProfiles(Request):
             if ends[-1].outcome is Outcome.INTERRUPTED:
                 break
         bad = [end for end in ends if end.exit_code]
-        said = [f"{end.instance}: {end.message}" for end in bad] or [end.message or "" for end in ends]
+        sentences = [f"{end.instance}: {end.message}" for end in bad] or [end.message or "" for end in ends]
         if bad and (good := [str(end.instance) for end in ends if not end.exit_code]):
-            said.append(f"done: {', '.join(good)}")
+            sentences.append(f"done: {', '.join(good)}")
         yield replace(
             (bad or ends)[0],
             instance=None,
-            message=("; " if bad else "\n").join(said),
+            message=("; " if bad else "\n").join(sentences),
             ts=ends[-1].ts,
             seconds=sum(end.seconds for end in ends),
         )
@@ -321,12 +321,12 @@ class ProfilePuller:
             return "\n".join(f"would get {part.origin_words} onto {part.node}" for part in wanted)
         if not self._request.forced:
             await self._refuse_while_loading({part.node for part in wanted if part.kind is not PartKind.IMAGE})
-        said = await self._get_image(missing)
-        said += await self._get_models(missing)
+        sentences = await self._get_image(missing)
+        sentences += await self._get_models(missing)
         left = [part for parts in (await self._read_missing()).values() for part in parts]
         if left:
             raise OperationRefused(f"after the download {left[0].sentence}", "look at that path on the node")
-        return "\n".join(said)
+        return "\n".join(sentences)
 
     async def _read_missing(self) -> dict[NodeName, tuple[MissingPart, ...]]:
         found = await gather_or_cancel(
@@ -460,14 +460,14 @@ class ProfilePuller:
             return [sentence for sentence in done if sentence is not None]
         having = [session for session in self._sessions if session not in lacking]
         source, targets = (having[0], lacking) if having else (lacking[0], lacking[1:])
-        said = []
+        sentences = []
         if not having and self._build is not None:
             progress = self._report_progress(source.node.name, "build")
             log = partial(self._report_build, source.node.name)
-            said.append(await build_image(source, self._build, progress, log))
+            sentences.append(await build_image(source, self._build, progress, log))
         for session in targets:  # one build: every rank needs the same image
-            said.append(await self._copy_parts(source.node, session.node, (PartKind.IMAGE,)))
-        return said
+            sentences.append(await self._copy_parts(source.node, session.node, (PartKind.IMAGE,)))
+        return sentences
 
     def _report_build(self, node: NodeName, number: int, line: str, step: Step | None) -> None:
         """Report a line of a build's log, and the step that it begins."""
@@ -486,9 +486,9 @@ class ProfilePuller:
             return None
         machine, began = self._engines[session.node.name].machine, self._ctx.clock.monotonic()
         progress = self._report_progress(session.node.name, "image")
-        said, digest = await pull_image(session, part.name, machine, progress, self._own_login, part.size)
+        sentence, digest = await pull_image(session, part.name, machine, progress, self._own_login, part.size)
         self._record_arrival(part, progress.received, self._ctx.clock.monotonic() - began, digest=digest)
-        return said
+        return sentence
 
     def _record_arrival(
         self, part: MissingPart, received: int, seconds: float, *, digest: str | None = None, has_joined: bool = False
@@ -524,7 +524,7 @@ class ProfilePuller:
 
     async def _get_models(self, missing: Mapping[NodeName, tuple[MissingPart, ...]]) -> list[str]:
         """Download on one node what none has, the model and its draft; then copy onto each only what it lacks."""
-        said, copies = [], dict[tuple[Node, Node], list[PartKind]]()
+        sentences, copies = [], dict[tuple[Node, Node], list[PartKind]]()
         for kind in MODEL_KINDS:
             lacking = [
                 (session, part)
@@ -545,12 +545,12 @@ class ProfilePuller:
                 progress, began = self._report_progress(session.node.name, "model"), self._ctx.clock.monotonic()
                 sentence, had_begun = await download_model(session, wanted, self._request.environ, progress)
                 self._record_arrival(part, progress.received, self._ctx.clock.monotonic() - began, has_joined=had_begun)
-                said.append(sentence)
+                sentences.append(sentence)
             for session, _ in lacking:
                 copies.setdefault((source, session.node), []).append(kind)
         for (source, target), kinds in copies.items():
-            said.append(await self._copy_parts(source, target, kinds))
-        return said
+            sentences.append(await self._copy_parts(source, target, kinds))
+        return sentences
 
     async def _copy_parts(self, source: Node, target: Node, kinds: Sequence[PartKind]) -> str:
         from sparkctl.commands.transfer.transfer_profile import (
@@ -587,7 +587,7 @@ class ProfilePuller:
 
     async def stop_downloads(self) -> str:
         """End the downloads that go on; return what was done, as sentences."""
-        said = []
+        sentences = []
         for session, parts in zip(self._sessions, (await self._read_missing()).values(), strict=True):
             for part in parts:
                 if part.kind is PartKind.IMAGE:
@@ -596,10 +596,10 @@ class ProfilePuller:
                 wanted = ModelDownload.from_part(self._request.profile, part, str(PurePosixPath(part.name).parent))
                 if await stop_download(session, wanted):
                     self._ctx.record_node_result(NodeResult(node=part.node, instance=part.name))
-                    said.append(
+                    sentences.append(
                         f"the download into {wanted.target} on {session.node.name} was stopped; what has arrived is kept"
                     )
-        return "\n".join(said) or f"no download of {self._request.profile.name} is running on {self._join_nodes()}"
+        return "\n".join(sentences) or f"no download of {self._request.profile.name} is running on {self._join_nodes()}"
 
     def _join_nodes(self) -> str:
         return " and ".join(session.node.name for session in self._sessions)

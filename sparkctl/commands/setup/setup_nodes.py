@@ -273,8 +273,8 @@ class NodeSetup:
         return dict(zip(self._sessions, inspections, strict=True))
 
     def _show(self, steps: Steps) -> None:
-        for node, its in steps.items():
-            self._emit(SetupPlanned(self._ctx.clock.unix_time(), node, its))
+        for node, own in steps.items():
+            self._emit(SetupPlanned(self._ctx.clock.unix_time(), node, own))
 
     def _warn(self, node: NodeName | None, words: str, hint: str | None = None) -> None:
         self._emit(WarningEmitted(self._ctx.clock.unix_time(), node, words, hint))
@@ -286,20 +286,20 @@ class NodeSetup:
     async def _confirm(self, steps: Steps) -> None:
         if self._request.is_confirmed:
             return
-        question = SetupQuestion(tuple((node, step) for node, its in steps.items() for step in its))
+        question = SetupQuestion(tuple((node, step) for node, own in steps.items() for step in own))
         if not await self._ctx.prompter.ask_yes_no(question):
             raise OperationRefused("not confirmed: nothing was changed", "to skip the question: --yes")
 
     async def _correct(self, steps: Steps, inspections: Mapping[NodeName, NodeInspection]) -> Steps:
         """Return the steps with the files as root sees them."""
         found: Steps = {}
-        for node, its in steps.items():
+        for node, own in steps.items():
             # what is below ~/.ssh was read whole already, by its owner
-            roots = [step for step in its if step.kind is not SetupStepKind.SSH]
+            roots = [step for step in own if step.kind is not SetupStepKind.SSH]
             paths = sorted({change.path for step in roots for change in step.changes} - {GROUP_FILE})
             files = (await self._shells[node].run(call("show", *paths))).files if roots else {}
             found[node] = tuple(
-                correct_before(step, files, _get_user(inspections[node])) if step in roots else step for step in its
+                correct_before(step, files, _get_user(inspections[node])) if step in roots else step for step in own
             )
         return found
 
@@ -371,7 +371,7 @@ class NodeSetup:
         """Put both files in place; keep them only if both ends are up and reach each other in time."""
         limit = self._request.cable_limit
         end_of_limit = self._ctx.clock.monotonic() + limit
-        steps = {node: step for node, its in state.steps.items() for step in its if step.kind is SetupStepKind.CABLE}
+        steps = {node: step for node, own in state.steps.items() for step in own if step.kind is SetupStepKind.CABLE}
 
         async def apply_end(end: CableEnd) -> None:
             (change,) = steps[end.node].changes
@@ -496,7 +496,7 @@ def plan_setup(inspections: Mapping[NodeName, NodeInspection], nodes: Sequence[N
             state.notes.append((None, f"the cable is left as it is: {refused.message}", refused.hint))
     elif len(inspections) > 2:
         state.notes.append((None, "the cable is left as it is: sparkctl sets up the cable of two Sparks", None))
-    state.steps = {node: tuple(its) for node, its in steps.items() if its}
+    state.steps = {node: tuple(own) for node, own in steps.items() if own}
     return state
 
 
@@ -561,18 +561,18 @@ class PasswordHolder:
         """Return the password for a node. Raises `SudoRefused`."""
         if self._password is not None and await self._is_right(session, self._password) is None:
             return self._password
-        said = "a password is required"
+        refusal = "a password is required"
         for _ in range(_MAX_TRIES):
             question = SudoPasswordQuestion(session.node.name, "make these changes")
             password = await self._ctx.prompter.ask_password(question)
             if not password:
                 break
-            said = await self._is_right(session, password) or ""
-            if not said:
+            refusal = await self._is_right(session, password) or ""
+            if not refusal:
                 self._password = password
                 return password
         raise SudoRefused(
-            f"sudo on {session.node.name} does not let this user make the changes ({said})",
+            f"sudo on {session.node.name} does not let this user make the changes ({refusal})",
             "on a terminal sparkctl asks for the password; sudo needs none where the user has NOPASSWD",
         )
 

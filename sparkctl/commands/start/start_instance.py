@@ -29,7 +29,7 @@ from sparkctl.commands.start.start_watch import collect_plan_secrets
 from sparkctl.commands.stop.pending_stops import QueuedStartFiles, withdraw_pending_stops
 from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext, CommandInterrupted, NodeLock
-from sparkctl.errors import DockerError, ExitCode, NodeError, OperationRefused
+from sparkctl.errors import DockerError, ExitCode, NodeError, OperationRefused, PortInUse
 from sparkctl.history.model import NodeResult, OperationKind
 from sparkctl.logs import start_verdict, verdict_builder
 from sparkctl.model.events import (
@@ -215,7 +215,7 @@ class _StartRun:
             )
         try:
             await interruptible(self._decide_actions(), self._not_started)
-        except OperationRefused:
+        except (OperationRefused, PortInUse):
             self._refuse_wrong_flags(flags)  # what else is refused may follow from a flag that means nothing
             raise
         if self.head.decision.attach is None:
@@ -511,7 +511,7 @@ class _StartRun:
         """Refuse flags that the image's version does not have, unless the operator forces it."""
         if not self.request.forced:
             remedy = next((self._format_remedy(one) for one in found if one.refused_flag is not None), None)
-            refuse_wrong_flags(found, remedy, "; to start it as it is: --force")
+            refuse_wrong_flags(found, remedy, "to start it as it is: --force")
 
     def _format_remedy(self, one: StartWarning) -> str | None:
         return self._proof.format_remedy(one, self.request.build_retry_command)

@@ -33,6 +33,7 @@ class LaunchRequest(Request):
         timeout: seconds for the whole start of the new one; None: only the limits of the phases.
         words: the profile and its overrides as the operator typed them, for hints.
         guarded: False: without a guard, whatever the profile says.
+        once_more: start although the last starts failed.
     """
 
     profile: Profile
@@ -43,6 +44,7 @@ class LaunchRequest(Request):
     environ: Mapping[str, str] = field(default_factory=dict)
     words: tuple[str, ...] = ()
     guarded: bool = True
+    once_more: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +52,6 @@ class StartInstance(LaunchRequest):
     """What to start and how.
 
     Attributes:
-        once_more: start although the last starts failed.
         forced: start although it does not fit.
         kept: ids of ended containers that a switch keeps until this start has proved itself; they are not removed.
         switch_flags: the options of that switch.
@@ -67,7 +68,6 @@ class StartInstance(LaunchRequest):
 
     detach: bool = False
     replace: bool = False
-    once_more: bool = False
     forced: bool = False
     kept: frozenset[str] = frozenset()
     switch_flags: tuple[str, ...] = ()

@@ -267,17 +267,17 @@ class StartWatch:
         first_token: float | None = None
         began, is_warned = self.ctx.clock.monotonic(), service.ready.line is not None  # with one it is known to be up
         token_question = "one token" if service.ready.probe not in PROVED_PROBES else service.ready.probe
-        for asked in ("health", token_question, *((_KEY_QUESTION,) if service.ready.requires_key else ())):
+        for question in ("health", token_question, *((_KEY_QUESTION,) if service.ready.requires_key else ())):
             answered_at: float | None = None
             asked_at = self.ctx.clock.monotonic()
             while True:
-                self._why_not = self._why_not or f"{asked}: asked, no answer yet"
+                self._why_not = self._why_not or f"{question}: asked, no answer yet"
                 try:
-                    if asked == "health":
+                    if question == "health":
                         answer = await engine_probe.check_health(
                             self.session.link, service, marker_support=marker_support
                         )
-                    elif asked == _KEY_QUESTION:
+                    elif question == _KEY_QUESTION:
                         answer = await engine_probe.check_key_required(
                             self.session.link, service, marker_support=marker_support
                         )
@@ -292,7 +292,7 @@ class StartWatch:
                     continue
                 if answer.good:
                     self._why_not = None
-                    if asked == "one token" and service.ready.probe != "none":
+                    if question == "one token" and service.ready.probe != "none":
                         first_token = self.ctx.clock.monotonic() - asked_at
                     break
                 self._why_not = answer.format_masked(self._secrets)

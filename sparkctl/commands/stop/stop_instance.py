@@ -504,16 +504,16 @@ class _StopRun:
         """Return what goes on without us, as a sentence; emit a warning for each container that runs on."""
         if self.request.dry_run:
             return "interrupted"
-        asked = [f"{one.name} on {one.node}" for one in self.to_stop if one.container.id in self.asked]
+        stopping = [f"{one.name} on {one.node}" for one in self.to_stop if one.container.id in self.asked]
         alive = [one for one in self.to_stop if one.container.is_alive and one.container.id not in self.asked]
         for one in alive:
             hint = f"sparkctl down {one.name} --node {one.node}"
             self._emit_warning(one.node, f"{one.name} on {one.node} was not asked to stop yet: it runs on", hint)
-        if not asked:
+        if not stopping:
             return "interrupted before anything was asked to stop: sparkctl status"
         runs_on = [f"{one.name} on {one.node}" for one in alive]
         rest = f"; {' and '.join(runs_on)} {'runs' if len(runs_on) == 1 else 'run'} on" if runs_on else ""
-        return f"interrupted; Docker goes on to stop {' and '.join(asked)}{rest}: sparkctl status"
+        return f"interrupted; Docker goes on to stop {' and '.join(stopping)}{rest}: sparkctl status"
 
     async def _build_planned_end(self, chosen: Sequence[InstanceContainers]) -> CommandEnded:
         if not chosen and not self.request.frees:

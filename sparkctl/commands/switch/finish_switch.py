@@ -275,7 +275,7 @@ class _FinishRun:
             profile=profile, engine=load_engine(profile.engine), nodes=tuple(nodes[one] for one in journal.nodes), known=tuple(nodes.values()),
             keep_going=journal.keep_going, rolls_back=journal.rolls_back, timeout=self.request.timeout or journal.timeout,
             environ=self.request.environ, words=journal.words,
-            guarded=self.request.guarded and journal.guarded,
+            guarded=self.request.guarded and journal.guarded, once_more=True,
         )  # fmt: skip
 
     def _refuse_unless_launchable(self, profile: Profile, head: Node, abort_hint: str) -> None:

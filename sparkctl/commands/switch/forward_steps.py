@@ -182,7 +182,7 @@ async def save_remaining_stops(transaction: SwitchTransaction) -> None:
 
 def save_pending_stops(transaction: SwitchTransaction, old: Sequence[tuple[NodeName, Container]]) -> None:
     """Save the stops of these ranks on Sparks that did not answer, for the next contact."""
-    owed, now = PendingStopFiles(transaction.ctx.history.directory), transaction.ctx.clock.unix_time()
+    files, now = PendingStopFiles(transaction.ctx.history.directory), transaction.ctx.clock.unix_time()
     for whole in group_by_instance(RankContainer(node, one, None, parse_port_label(one)) for node, one in old):
         run = whole.get_label(ContainerLabel.RUN)
         for name in whole.elsewhere if run else ():
@@ -190,6 +190,6 @@ def save_pending_stops(transaction: SwitchTransaction, old: Sequence[tuple[NodeN
             if node in transaction.journal.affected_nodes:
                 continue
             try:
-                owed.save_stop(PendingStop(node=node, instance=whole.name, since=now, run=run))
+                files.save_stop(PendingStop(node=node, instance=whole.name, since=now, run=run))
             except OSError as error:
                 transaction.warn(node, f"that {whole.name} is still to be stopped there could not be recorded: {error}")

@@ -109,11 +109,11 @@ def _check_start_decision(
     """Make the decision of `up`, with the stopped containers counted as gone."""
     freed = {port for one in inspection.containers if one.id in goes for port in (parse_port_label(one), *one.ports)}
     listening = inspection.node_inspection.listening
-    look = replace(inspection.node_inspection, listening=None if listening is None else listening - freed, paths=())
+    adjusted = replace(inspection.node_inspection, listening=None if listening is None else listening - freed, paths=())
     left = tuple(one for one in inspection.containers if one.id not in goes)
     decision = decide_start(
         launch,
-        replace(inspection, node_inspection=look, containers=left),
+        replace(inspection, node_inspection=adjusted, containers=left),
         replace=False,
         again=request.retry_command,
         made_by=request.profile.image_made_by,

@@ -12,6 +12,7 @@ from typing import NoReturn
 
 from sparkctl.commands.event_stream import deduplicate_warnings, forward_events, open_session, stream_events
 from sparkctl.commands.history_writer import OperationSubject, record_operation
+from sparkctl.commands.start.rank_start import confirm_after_failures
 from sparkctl.commands.start.start_measurements import StartTimer
 from sparkctl.commands.switch import switch_planner
 from sparkctl.commands.switch.rollback import order_restarts
@@ -95,6 +96,10 @@ class _SwitchRun:
                 for message, hint in () if plan.is_there else check_flags(self.request, self.sites, goes):
                     emit(WarningEmitted(self.ctx.clock.unix_time(), plan.nodes[0], message, hint))
                 return self._build_planned_end()
+            launches = [site.coming.plan for site in self.sites if site.coming is not None]
+            if launches and not (plan.is_there or self.request.once_more):
+                question = confirm_after_failures(self.ctx, launches, self.request.retry_command)
+                await interruptible(question, _UNCHANGED_MESSAGE)
             if not plan.stops:
                 return await self._start_without_stops()
             journal = await interruptible(self._build_journal(plan), _UNCHANGED_MESSAGE)

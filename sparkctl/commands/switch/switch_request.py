@@ -42,6 +42,7 @@ class SwitchInstance(LaunchRequest):
             "--keep-going": self.keep_going,
             "--no-rollback": not self.rolls_back,
             "--no-guard": not self.guarded,
+            "--again": self.once_more,
             "--dry-run": self.dry_run,
             f"--timeout={self.timeout or 0:g}s": self.timeout is not None,
         }
@@ -75,7 +76,7 @@ class SwitchInstance(LaunchRequest):
         return cls(
             profile=start.profile, engine=start.engine, nodes=start.nodes, names_nodes=start.names_nodes,
             known=tuple({node.name: node for node in (*start.nodes, *known)}.values()), dry_run=start.dry_run,
-            timeout=start.timeout, environ=start.environ, words=start.words, guarded=start.guarded, from_up=from_up,
+            timeout=start.timeout, environ=start.environ, words=start.words, guarded=start.guarded, once_more=start.once_more, from_up=from_up,
         )  # fmt: skip
 
     @property

@@ -185,7 +185,7 @@ HUB_FAILURES = (
     failure_rule(
         rf"{EXCEPTION_PREFIX}Client error '(?P<status>40[13]) [^']{{1,40}}' for url 'https?://{_OTHER_HOST}"
         r"|HfHubHTTPError: (?P<code>40[13]) |enable access to public gated repositories"
-        rf"|{EXCEPTION_PREFIX}.{{0,80}}(?:Invalid (?:user )?token|[Tt]oken is required|Invalid credentials in Authorization)"
+        rf"|{EXCEPTION_PREFIX}.{{0,80}}(?:Invalid (?:user )?token\b(?! id)|[Tt]oken is required|Invalid credentials in Authorization)"
         r"|^(?:[\w.]+\.)?LocalTokenNotFoundError: ",
         FailureCause.MODEL_GATED,
         "The model hub refused the download[ ({status})][ ({code})]: the token is missing, wrong, or may not read this model.",

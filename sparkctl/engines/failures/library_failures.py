@@ -31,14 +31,14 @@ _GB10_SHARED_MEMORY = 101_376
 _PLACEHOLDER = re.compile(r"\b(?:your|YOUR|my|MY)_\w|<[A-Za-z][\w -]{0,40}>|/path/to\b|\bXXX")
 
 
-def _describe_shared_memory_limit(said: MatchGroups) -> MatchGroups:
+def _describe_shared_memory_limit(groups: MatchGroups) -> MatchGroups:
     """Return whose limit it is, if the line's figure is a GB10's."""
-    return {"whose": "a GB10's 99 KiB"} if said.get("limit") == str(_GB10_SHARED_MEMORY) else {}
+    return {"whose": "a GB10's 99 KiB"} if groups.get("limit") == str(_GB10_SHARED_MEMORY) else {}
 
 
-def _quote_advice(said: MatchGroups) -> MatchGroups:
+def _quote_advice(groups: MatchGroups) -> MatchGroups:
     """Return what a message asks for, unless it holds a placeholder, which nobody can set."""
-    advice = said.get("advice", "")
+    advice = groups.get("advice", "")
     return {"nothing": ""} if _PLACEHOLDER.search(advice) else {"asks": advice}
 
 
@@ -48,7 +48,7 @@ _ADVICE = (
     r"|remov|chang|choos|select|pass|adjust|use (?:--|`|'|\"|an? (?:smaller|larger|different|valid|higher|lower)))"
     r"|(?:[Tt]ry(?: to)?|[Cc]onsider|[Ss]uggest(?:ed to)?) (?:increas|decreas|reduc|lower|rais|set|disabl|enabl|remov|us)(?:ing|e)? ?"
     r"|(?:(?<=; )|(?<=\. )|(?<=, or ))(?:[Ss]et|[Ii]ncrease|[Dd]ecrease|[Rr]educe|[Ll]ower|[Rr]aise|[Dd]isable|[Ee]nable|[Rr]emove)\b)"
-    r"(?!.{0,40}(?:prompt|request|messages|completion|input))"
+    r"(?!.{0,40}(?:prompt|request|messages|completion|input|pixel_values|_embed|\bbbox|(?:image|audio|video|text)s?`? (?:or|and|when|in)\b))"
 )
 _ADVICE_VERBS = [
     form
@@ -58,10 +58,10 @@ _ADVICE_VERBS = [
 _ADVICE_START = re.compile(_ADVICE)
 
 
-def _quote_asked(said: MatchGroups) -> MatchGroups:
+def _quote_asked(groups: MatchGroups) -> MatchGroups:
     """Return what a message that names a flag asks for, if it asks for anything."""
-    found = _ADVICE_START.search(said.get("what", ""))
-    asks = "" if found is None else said["what"][found.start() :]
+    found = _ADVICE_START.search(groups.get("what", ""))
+    asks = "" if found is None else groups["what"][found.start() :]
     return {} if not asks or _PLACEHOLDER.search(asks) else {"asks": asks}
 
 
@@ -1642,6 +1642,15 @@ CRASH_FAILURES = (
         "A setting is not written as its reader expects[: {what}][: it is no JSON ({json})].",
         "Look for it among args and env: a number without unit and with a point, JSON with double quotes (the whole in single quotes).",
         needle=("invalid literal for int()", "could not convert string to float", "Expecting property name"),
+        weight=FailureWeight.EXCEPTION,
+    ),
+    failure_rule(
+        r"(?P<what>mat1 and mat2 shapes cannot be multiplied \(\d+x(?P<has>\d+) and (?P<takes>\d+)x\d+\))",
+        FailureCause.CRASHED,
+        "Two parts do not fit together: one takes {takes} values and is given {has} ({what}).",
+        "In ComfyUI: text encoder, LoRA, ControlNet or IP adapter of another model family than the checkpoint. In an engine: a draft, an adapter or "
+        "a quantization that was not made for this model; else take another image.",
+        needle="mat1 and mat2 shapes",
         weight=FailureWeight.EXCEPTION,
     ),
     # Settings are one line; what has more is a file.

@@ -25,9 +25,9 @@ _OTHER_DEVICES = (
 )
 
 
-def _format_asked_size(said: MatchGroups) -> MatchGroups:
+def _format_asked_size(groups: MatchGroups) -> MatchGroups:
     """Return the bytes that were asked for as a size."""
-    count = next((said[name] for name in ("bytes", "wanted", "tensor", "device") if name in said), None)
+    count = next((groups[name] for name in ("bytes", "wanted", "tensor", "device") if name in groups), None)
     return {} if count is None else {"asked": format_size(int(count))}
 
 

@@ -395,8 +395,8 @@ _UNSUPPORTED_FAILURES = (
         on="image",
     ),
     failure_rule(
-        rf"{EXCEPTION_PREFIX}[Uu]n(?:supported|known|recognized) (?:model )?(?:architecture|model(?: type)?):? '?(?P<kind>(?!ID\b"
-        rf"|name\b)[A-Za-z][\w.-]{{1,80}})'?\W*$"
+        rf"{EXCEPTION_PREFIX}[Uu]n(?:supported|known|recognized) (?:model )?(?:architecture|model(?: type)?):? ['\"]?(?P<kind>(?!ID\b"
+        rf"|name\b|sm_?\d)[A-Za-z][\w.-]{{1,80}})['\"]?\W*$"
         rf"|{EXCEPTION_PREFIX}(?:The )?[Mm]odel(?: type| architecture)? '?(?P<type>[A-Za-z][\w.-]{{2,80}})'? is not (?:yet )?supported\b"
         rf"|{EXCEPTION_PREFIX}[Mm]odel (?:type|architecture) '?(?P<said>[A-Za-z][\w.-]{{1,80}})'? (?:not (?:yet )?supported|unsupported)\b"
         rf"|{EXCEPTION_PREFIX}Architecture '?(?P<arch>\w{{2,80}})'? not supported|^KeyError: '(?P<key>\w{{2,80}}(?:ForCausalLM"

@@ -125,7 +125,7 @@ def _check_word(one: ProfileFlag, flag: EngineFlag, word: str, context: LintCont
                 LintSeverity.WARNING,
             )
         found = _build_value_message(LintRule.BAD_CHOICE, one, message, level)
-        is_misspelt = find_closest_match(word, flag.values) is not None
+        is_misspelt = find_closest_match(word, flag.values, _MIN_VALUE_SIMILARITY) is not None
         # another name may be one that a plug-in of the image brings
         yield found if flag.extended_by is None or is_misspelt else replace(found, ends_start=False)
     elif near := _find_misspelt_parser(flag, word, context):
@@ -173,8 +173,8 @@ def _check_json_key(
     where = one.where if deeper is None else (*one.where, deeper)
     if key not in known:
         near = find_closest_match(key, known)
-        meant = f"; did you mean {near}?" if near else ""
-        message = f"{flag.name} of {context} has no key {quote_value(key)}{meant}"
+        hint = f"; did you mean {near}?" if near else ""
+        message = f"{flag.name} of {context} has no key {quote_value(key)}{hint}"
         yield LintMessage(
             kind=LintRule.BAD_KEY,
             level=LintSeverity.ERROR,
@@ -534,13 +534,13 @@ def _match_flags(flags: tuple[ProfileFlag, ...], catalogue: FlagCatalogue) -> li
 def _allow_patched_flags(found: Iterable[LintMessage], profile: Profile, context: LintContext) -> Iterator[LintMessage]:
     """Skip flags that the profile lists in ``patched_flags``: they belong to the image."""
     own = {engine_flags.flag_for_key(name).lstrip("-").replace("_", "-") for name in profile.patched_flags}
-    said: set[str] = set()
+    named: set[str] = set()
     for one in found:
         name = one.flag.lstrip("-").replace("_", "-")
         if name not in own or not _is_error(one):
             yield one
-        elif name not in said:
-            said.add(name)
+        elif name not in named:
+            named.add(name)
             message = f"{one.flag} is not checked against {context}: the profile declares that its image differs"
             yield LintMessage(
                 kind=LintRule.PATCHED_FLAG, level=LintSeverity.INFO, where=one.where[:2], message=message, flag=one.flag

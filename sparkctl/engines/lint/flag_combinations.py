@@ -70,10 +70,10 @@ def check_rank_count(profile: Profile, ranks: int, where: FieldPath) -> Iterator
 
 def check_port_and_name(profile: Profile, settings: FlagSettings, port: int | None) -> Iterator[LintMessage]:
     """Yield a warning if the engine uses another port or name than sparkctl; ``port`` is the engine's default."""
-    asked = profile.port or port
+    wanted = profile.port or port
     own = settings.get_setting("--port")
-    if own is not None and own.value and not has_env_reference(own.value) and own.value != str(asked):
-        message = f"the engine listens on {quote_value(own.value)}, and sparkctl asks it on {asked}: set port: instead"
+    if own is not None and own.value and not has_env_reference(own.value) and own.value != str(wanted):
+        message = f"the engine listens on {quote_value(own.value)}, and sparkctl asks it on {wanted}: set port: instead"
         yield own.report_value(LintRule.BAD_COMBINATION, LintSeverity.WARNING, message)
     named, name = (
         settings.get_setting("--served-model-name") or settings.get_setting("--alias"),

@@ -159,10 +159,10 @@ def format_fact(name: EngineFactName, value: str) -> str:
     return f"b{value}" if name is EngineFactName.ENGINE_VERSION else value
 
 
-def parse_flash_attention(said: str) -> tuple[EngineFact, ...]:
-    if said in ("enabled", "1"):
+def parse_flash_attention(value: str) -> tuple[EngineFact, ...]:
+    if value in ("enabled", "1"):
         return (EngineFact(EngineFactName.ATTENTION_BACKEND, "flash attention"),)
-    if said in ("disabled", "0"):
+    if value in ("disabled", "0"):
         return (EngineFact(EngineFactName.ATTENTION_BACKEND, "no flash attention", is_fallback=True),)
     return ()  # auto: a later line gives the result
 

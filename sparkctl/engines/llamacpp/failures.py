@@ -347,11 +347,11 @@ FORMAT_FAILURES = (
         fatal=True,
     ),
     failure_rule(
-        r"failed to read (?:header|key-value pairs|tensor info|tensor data)|exceeds remaining file size|failed to seek",
+        r"failed to read (?:header|key-value pairs|tensor info|tensor data)|exceeds remaining file size|failed to seek to (?!init)",
         FailureCause.TRUNCATED_WEIGHTS,
         "The GGUF file ends before its header does: the download was cut.",
         "Download it again, and compare the size with the hub's.",
-        needle=("exceeds remaining file size", "failed to read", "failed to seek"),
+        needle=("exceeds remaining file size", "failed to read", "failed to seek to "),
         on=_MODEL_PATH_FIELD,
         fatal=True,
     ),

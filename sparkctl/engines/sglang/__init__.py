@@ -361,11 +361,11 @@ class SglangEngine(Engine):
         head = _BATCH_LINE.match(line)
         if head is None:
             return None
-        said = parse_stats_fields(line[head.end() :])
-        usages = (parse_leading_number(value) for key, value in said.items() if key.endswith("usage"))
-        tokens = said.get("#token") or said.get("#full token")
+        fields = parse_stats_fields(line[head.end() :])
+        usages = (parse_leading_number(value) for key, value in fields.items() if key.endswith("usage"))
+        tokens = fields.get("#token") or fields.get("#full token")
         kind = StatsLineKind.DECODE if head["kind"] == "Decode" else StatsLineKind.PREFILL
-        if kind is StatsLineKind.PREFILL and [parse_leading_number(said.get(key)) for key in _HEALTH_CHECK_KEYS] == [
+        if kind is StatsLineKind.PREFILL and [parse_leading_number(fields.get(key)) for key in _HEALTH_CHECK_KEYS] == [
             1,
             1,
             0,
@@ -374,15 +374,15 @@ class SglangEngine(Engine):
             kind = StatsLineKind.HEALTH
         return StatsLine(
             kind=kind,
-            generation_rate=parse_leading_number(said.get("gen throughput (token/s)")),
-            running=parse_leading_number(said.get("#running-req")),
-            waiting=parse_leading_number(said.get("#queue-req")),
+            generation_rate=parse_leading_number(fields.get("gen throughput (token/s)")),
+            running=parse_leading_number(fields.get("#running-req")),
+            waiting=parse_leading_number(fields.get("#queue-req")),
             kv_usage=max((usage for usage in usages if usage is not None), default=None),
             kv_tokens=parse_leading_number(tokens),
-            accept_length=parse_leading_number(said.get("accept len")),
-            accept_rate=parse_leading_number(said.get("accept rate")),
-            prompt_tokens=parse_leading_number(said.get("#new-token")),
-            cached_tokens=parse_leading_number(said.get("#cached-token")),
+            accept_length=parse_leading_number(fields.get("accept len")),
+            accept_rate=parse_leading_number(fields.get("accept rate")),
+            prompt_tokens=parse_leading_number(fields.get("#new-token")),
+            cached_tokens=parse_leading_number(fields.get("#cached-token")),
         )
 
 

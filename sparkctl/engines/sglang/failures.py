@@ -24,10 +24,10 @@ _LOWER_FRACTION_REMEDY = f"Lower {MEMORY_FRACTION_FIELD} (it is a share of the m
 _KV_CACHE_CAUSE = FailureCause.KV_CACHE_TOO_SMALL
 
 
-def _suggest_fraction(said: MatchGroups) -> MatchGroups:
+def _suggest_fraction(groups: MatchGroups) -> MatchGroups:
     """Return a fraction to set: two hundredths above the least one, which would leave no KV cache."""
     try:
-        fraction = math.ceil(float(said["least"]) * 100 + 2) / 100
+        fraction = math.ceil(float(groups["least"]) * 100 + 2) / 100
     except (KeyError, ValueError):
         return {}
     return {"enough": f"{fraction:.2f}"} if fraction <= _MAX_FRACTION else {}
@@ -159,6 +159,16 @@ _MEMORY_FAILURES = (
     ),
 )
 _FLAG_FAILURES = (
+    failure_rule(
+        r"^ValueError: (?P<what>DSpark (?:could not resolve|draft requires|speculative_num_draft_tokens must).{1,200})",
+        FailureCause.DRAFT_MISMATCH,
+        "The draft is none for DSPARK, or its block size does not fit: {what}",
+        "Take the DSpark draft that was made for exactly this model. If it is that one, set args.speculative-dspark-block-size to the block "
+        "size of its config.json, and leave out args.speculative-num-draft-tokens.",
+        needle="DSpark ",
+        on="args.speculative-draft-model-path",
+        weight=FailureWeight.LIKELY,
+    ),
     failure_rule(
         r"Unknown speculative algorithm name: (?P<name>\S+)",
         FailureCause.BAD_VALUE,

@@ -132,12 +132,12 @@ def _estimate_by_fraction(subject: EstimateInput, room: AvailableMemory, at: flo
     share = int(at * before)
     models = list_model_parts(subject, within=True)
     size = sum(one.size or 0 for one in models)
-    said = "SGLang's own default" if is_own else "mem-fraction-static"
+    source = "SGLang's own default" if is_own else "mem-fraction-static"
     whole = EstimatePart(
         name="share of SGLang",
         size=share,
         obtained=EstimateSource.FLAGS,
-        words=f"{said} {at:g} × the {format_gib(before)} that are available when it starts",
+        words=f"{source} {at:g} × the {format_gib(before)} that are available when it starts",
     )
     is_known = all(one.size is not None for one in models)
     pool = (

@@ -354,8 +354,8 @@ def get_model_architecture(model_path: str) -> str:
 
 def compute_kv_bytes_per_token(model_path: str) -> int:
     """Return the bytes per token in a cache of two bytes per number, on all Sparks together."""
-    said = build_model_config(model_path)
-    text = said.get("text_config", said)
+    config = build_model_config(model_path)
+    text = config.get("text_config", config)
     assert isinstance(text, dict)
     layers = int(text["num_hidden_layers"]) // int(text.get("full_attention_interval", 1))
     return layers * 2 * int(text["num_key_value_heads"]) * int(text["head_dim"]) * 2
@@ -375,7 +375,7 @@ def build_model_config(name: str) -> dict[str, object]:
         (rest for mark, *rest in _KNOWN_SHAPES if re.search(re.escape(mark), name, re.IGNORECASE)), list(_DEFAULT_SHAPE)
     )
     layers, heads, kept, wide, linear, longest = shape
-    said: dict[str, object] = {
+    config: dict[str, object] = {
         "num_hidden_layers": layers,
         "num_attention_heads": heads,
         "num_key_value_heads": kept,
@@ -383,10 +383,10 @@ def build_model_config(name: str) -> dict[str, object]:
         "max_position_embeddings": longest,
     }
     if "gpt-oss" in name.lower():
-        said |= {"sliding_window": 128, "layer_types": ["sliding_attention", "full_attention"] * (layers // 2)}
+        config |= {"sliding_window": 128, "layer_types": ["sliding_attention", "full_attention"] * (layers // 2)}
     if not linear:
-        return {"architectures": ["SimulatedForCausalLM"], **said}
-    said |= {
+        return {"architectures": ["SimulatedForCausalLM"], **config}
+    config |= {
         "full_attention_interval": 4,
         "linear_num_value_heads": linear,
         "linear_num_key_heads": 16,
@@ -394,4 +394,4 @@ def build_model_config(name: str) -> dict[str, object]:
         "linear_value_head_dim": 128,
         "linear_conv_kernel_dim": 4,
     }
-    return {"architectures": ["SimulatedForConditionalGeneration"], "text_config": said}
+    return {"architectures": ["SimulatedForConditionalGeneration"], "text_config": config}

@@ -228,9 +228,9 @@ DRAFT_PASSES = {
 
 def read_speculative_config(words: tuple[str, ...]) -> dict[str, str]:
     """Return method and num_speculative_tokens as text, from JSON, dotted keys, or the short flags of 0.32 and later."""
-    said = load_json_map(engine_flags.find_flag_value(words, "speculative-config", "sc")) or {}
+    config = load_json_map(engine_flags.find_flag_value(words, "speculative-config", "sc")) or {}
     short = {"method": "spec-method", "num_speculative_tokens": "spec-tokens"}
-    found = {key: str(said[key]) for key in short if key in said}
+    found = {key: str(config[key]) for key in short if key in config}
     for key, flag in short.items():
         dotted = f"speculative-config.{key.replace('_', '-')}"
         given = engine_flags.find_flag_value(words, dotted, f"sc.{key.replace('_', '-')}", flag)
@@ -258,31 +258,31 @@ def count_computed_prompt_tokens(page: metrics_parser.MetricsPage) -> float | No
 
 
 def parse_throughput_line(text: str, source: str) -> StatsLine:
-    said = parse_stats_fields(text)
-    usage = next((value for key, value in said.items() if key.endswith(" KV cache usage")), None)
+    fields = parse_stats_fields(text)
+    usage = next((value for key, value in fields.items() if key.endswith(" KV cache usage")), None)
     return StatsLine(
         kind=StatsLineKind.DECODE,
         source=source,
-        generation_rate=parse_leading_number(said.get("Avg generation throughput")),
-        prompt_rate=parse_leading_number(said.get("Avg prompt throughput")),
-        running=parse_leading_number(said.get("Running")),
-        waiting=parse_leading_number(said.get("Waiting")),
+        generation_rate=parse_leading_number(fields.get("Avg generation throughput")),
+        prompt_rate=parse_leading_number(fields.get("Avg prompt throughput")),
+        running=parse_leading_number(fields.get("Running")),
+        waiting=parse_leading_number(fields.get("Waiting")),
         kv_usage=parse_percent(usage),
-        prefix_hit_rate=parse_percent(said.get("Prefix cache hit rate")),
+        prefix_hit_rate=parse_percent(fields.get("Prefix cache hit rate")),
         every=_LOG_INTERVAL_SECONDS,
     )
 
 
 def parse_speculation_line(text: str) -> StatsLine:
-    said = parse_stats_fields(text)
+    fields = parse_stats_fields(text)
     # The throughputs of this line are ignored: they are averages since the previous such line, including idle time.
     return StatsLine(
         kind=StatsLineKind.SPECULATION,
-        accept_length=parse_leading_number(said.get("Mean acceptance length")),
-        accept_rate=parse_percent(said.get("Avg Draft acceptance rate")),
-        accepted=parse_leading_number(said.get("Accepted")),
-        drafted=parse_leading_number(said.get("Drafted")),
-        per_position=parse_number_list(said.get("Per-position acceptance rate")),
+        accept_length=parse_leading_number(fields.get("Mean acceptance length")),
+        accept_rate=parse_percent(fields.get("Avg Draft acceptance rate")),
+        accepted=parse_leading_number(fields.get("Accepted")),
+        drafted=parse_leading_number(fields.get("Drafted")),
+        per_position=parse_number_list(fields.get("Per-position acceptance rate")),
         every=_LOG_INTERVAL_SECONDS,
     )
 

@@ -18,18 +18,18 @@ _LOWER_SHARE_REMEDY = f"Lower {MEMORY_UTILIZATION_FIELD} (it is a share of all o
 _MIN_SHARE = 0.3  # below this a smaller share does not help: something else holds the memory
 
 
-def _suggest_utilization(said: MatchGroups) -> MatchGroups:
+def _suggest_utilization(groups: MatchGroups) -> MatchGroups:
     """Return the share that would have passed: the free memory over the total, less 0.1 GiB for fluctuation."""
     try:
-        share = int((float(said["free"]) - 0.1) / float(said["total"]) * 100) / 100
+        share = int((float(groups["free"]) - 0.1) / float(groups["total"]) * 100) / 100
     except (ValueError, ZeroDivisionError):
         return {}
     return {"fits": f"{share:.2f}"} if _MIN_SHARE <= share < 1 else {}
 
 
-def _compare_free_memory(said: MatchGroups) -> MatchGroups:
+def _compare_free_memory(groups: MatchGroups) -> MatchGroups:
     """Return how much was free before and after, or the figure that is the same."""
-    before, after = said.get("before", ""), said.get("after", "")
+    before, after = groups.get("before", ""), groups.get("after", "")
     return {"same": before} if before == after else {"freed": f"{before} free before, {after} after"}
 
 

@@ -43,10 +43,10 @@ def build_memory_rule(subject: EstimateInput, _total: int) -> MemoryRule:
         )
     cpu_cache = subject.env.get(_CPU_CACHE_VARIABLE, "")
     if not subject.has_gpu and cpu_cache not in ("", "0"):  # with 0 the version decides
-        said = f"{cpu_cache}g"
+        size = f"{cpu_cache}g"
         return MemoryRule(
             rule=lambda room, at: _estimate_fixed_cache(
-                subject, said, f"{_CPU_CACHE_VARIABLE}, as it runs without a GPU"
+                subject, size, f"{_CPU_CACHE_VARIABLE}, as it runs without a GPU"
             )
         )
     own = words.get_fraction("gpu-memory-utilization", "gpu-memory-util", "device-memory-utilization")
@@ -105,9 +105,9 @@ def _estimate_fixed_cache(subject: EstimateInput, text: str, words: str) -> Memo
 
 def _estimate_one_request(subject: EstimateInput) -> EstimatePart | None:
     """Return the KV cache for the longest request: vLLM does not start if one does not fit."""
-    said = subject.words.get_value("max-model-len")
+    value = subject.words.get_value("max-model-len")
     tokens = subject.words.get_count("max-model-len")
-    if said is not None and tokens is None:
+    if value is not None and tokens is None:
         return None  # auto, or -1: as long as fits
     tokens = tokens or (subject.layout.longest if subject.layout else None)
     if tokens is None:
@@ -141,10 +141,10 @@ def _list_overhead_parts(subject: EstimateInput) -> list[EstimatePart]:
 
 def _read_speculative_method(subject: EstimateInput) -> str:
     words = subject.words
-    said = words.get_json("speculative-config", "sc").get("method") or words.get_value(
+    method = words.get_json("speculative-config", "sc").get("method") or words.get_value(
         "spec-method", "speculative-config.method"
     )
-    return str(said or "").lower()
+    return str(method or "").lower()
 
 
 def _mark_within(one: EstimatePart) -> EstimatePart:

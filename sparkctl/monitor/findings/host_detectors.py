@@ -181,14 +181,14 @@ class BusyWaitDetector:
 
 def build_gpu_evidence(gpu: Gpu) -> tuple[FindingEvidence, ...]:
     """Return the known figures of the GPU's reading."""
-    said = (
+    readings = (
         ("SM clock", None if gpu.sm_clock is None else f"{gpu.sm_clock}", "MHz"),
         ("of at most", None if gpu.sm_clock_max is None else f"{gpu.sm_clock_max}", "MHz"),
         ("utilisation", None if gpu.busy is None else f"{gpu.busy * 100:.0f}", "%"),
         ("power", None if gpu.power is None else f"{gpu.power:.1f}", "W"),
         ("temperature", None if gpu.celsius is None else f"{gpu.celsius:.0f}", "°C"),
     )
-    return tuple(FindingEvidence(name, value, unit, "nvml") for name, value, unit in said if value is not None)
+    return tuple(FindingEvidence(name, value, unit, "nvml") for name, value, unit in readings if value is not None)
 
 
 _LOW_DISK_BYTES, _FULL_DISK_BYTES = 20 * GIB, 5 * GIB

@@ -168,18 +168,18 @@ class StatsLineWindow:
         return self._select_lines(now, self.seconds, StatsLineKind.PREFILL)
 
     def _compute_prompt_rate(self, stats_lines: list[StatsLine], now: float) -> float | None:
-        said = sum_known([line.prompt_rate for line in stats_lines])
-        if said is not None:
-            return said
+        rate = sum_known([line.prompt_rate for line in stats_lines])
+        if rate is not None:
+            return rate
         tokens = sum_known([line.prompt_tokens for line in self._recent_prompt_lines(now)])
         if tokens is not None:
             return tokens / self.seconds
         return sum_known([line.prompt_rate for line in self._recent_prompt_lines(now)])
 
     def _compute_prefix_hit_rate(self, stats_lines: list[StatsLine], now: float) -> float | None:
-        said = [line.prefix_hit_rate for line in stats_lines if line.prefix_hit_rate is not None]
-        if said:
-            return sum(said) / len(said)
+        rates = [line.prefix_hit_rate for line in stats_lines if line.prefix_hit_rate is not None]
+        if rates:
+            return sum(rates) / len(rates)
         cached = sum_known([line.cached_tokens for line in self._recent_prompt_lines(now)])
         computed = sum_known([line.prompt_tokens for line in self._recent_prompt_lines(now)])
         return cached / (cached + computed) if cached is not None and computed else None
@@ -188,17 +188,17 @@ class StatsLineWindow:
         return [line for when, line in self._lines if line.kind is kind and now - when <= seconds]
 
 
-def merge_meters(counted: EngineMeter, said: EngineMeter) -> EngineMeter:
+def merge_meters(counted: EngineMeter, logged: EngineMeter) -> EngineMeter:
     """Return the counted figures; where counters are missing for an engine at work, use those of the log."""
     if counted.activity is None:
-        return counted if said.activity is None else said
-    if counted.activity is not EngineActivity.DECODING or said.activity is not EngineActivity.DECODING:
+        return counted if logged.activity is None else logged
+    if counted.activity is not EngineActivity.DECODING or logged.activity is not EngineActivity.DECODING:
         return counted
-    if counted.generation_rate is None and said.generation_rate is not None:
-        counted = replace(counted, generation_rate=said.generation_rate, estimator=MeterSource.LOG)
+    if counted.generation_rate is None and logged.generation_rate is not None:
+        counted = replace(counted, generation_rate=logged.generation_rate, estimator=MeterSource.LOG)
     judged = counted.acceptance is not None and counted.acceptance.length is not None
-    acceptance = counted.acceptance if judged else said.acceptance or counted.acceptance
-    return replace(counted, steps=counted.steps or said.steps, acceptance=acceptance)
+    acceptance = counted.acceptance if judged else logged.acceptance or counted.acceptance
+    return replace(counted, steps=counted.steps or logged.steps, acceptance=acceptance)
 
 
 _TIMEOUT_SECONDS = 3.0
@@ -260,12 +260,16 @@ class EngineMeters:
                 )
         await gather_or_cancel(*(meter.read_metrics() for meter in self._meters.values()))
 
-    async def read_once(self, instances: Sequence[InstanceView], ahead: float) -> dict[str, MeterReading]:
-        """Return the figures of two readings a second apart, by container id; ``ahead`` as in `follow_logs`. Raises ConnectionLost."""
+    async def read_once(
+        self, instances: Sequence[InstanceView], ahead: float, *, is_first: bool = True
+    ) -> dict[str, MeterReading]:
+        """Return the figures of two readings a second apart, or since the one before, by container id; ``ahead`` as in
+        `follow_logs`. Raises ConnectionLost."""
         if any(map(has_meter, instances)):
             await self.read_metrics(instances)
-            await self._session.clock.sleep(_READING_GAP_SECONDS)
-            await self.read_metrics(instances)
+            if is_first:
+                await self._session.clock.sleep(_READING_GAP_SECONDS)
+                await self.read_metrics(instances)
             await self.read_logs(ahead)
         return self.get_current_readings(ahead)
 
@@ -358,8 +362,8 @@ class InstanceMeter:
                     await self._log.read_log()
 
     def get_reading(self, ahead: float) -> MeterReading:
-        said = EngineMeter() if self._log is None else self._log.compute_meter(self._clock.unix_time() + ahead)
-        numbers = merge_meters(self._compute_metrics_meter(), said)
+        logged = EngineMeter() if self._log is None else self._log.compute_meter(self._clock.unix_time() + ahead)
+        numbers = merge_meters(self._compute_metrics_meter(), logged)
         hint = self._engine.metrics_setting if self._source is MetricsSource.OFF else None
         return MeterReading(None if numbers == EngineMeter() else numbers, hint)
 

@@ -28,28 +28,28 @@ IDENTITY_FIELDS = ("container", "instance", "profile", "operator")
 class ContainerWatch:
     """One container that the guard may kill, as the operator's side asked for."""
 
-    def __init__(self, said: Json, clock: Any) -> None:
+    def __init__(self, command: Json, clock: Any) -> None:
         """Raises ValueError with a sentence if a field is missing or has another type."""
-        self.container: str = read_field(said, "container", str)
+        self.container: str = read_field(command, "container", str)
         if not CONTAINER_ID_PATTERN.fullmatch(self.container):
             raise ValueError("container: the whole id, 64 hex digits")
-        self.instance = read_field(said, "instance", str)
-        self.profile: str | None = read_field(said, "profile", str, None)
-        self.operator: str | None = read_field(said, "operator", str, None)
-        self.role: str = read_field(said, "role", str)
+        self.instance = read_field(command, "instance", str)
+        self.profile: str | None = read_field(command, "profile", str, None)
+        self.operator: str | None = read_field(command, "operator", str, None)
+        self.role: str = read_field(command, "role", str)
         if self.role not in ("loading", "serving"):
             raise ValueError("role: loading or serving")
-        self.floor: int = read_field(said, "floor", int)
-        self.limit = float(read_field(said, "limit", (int, float)))
+        self.floor: int = read_field(command, "floor", int)
+        self.limit = float(read_field(command, "limit", (int, float)))
         if self.floor <= 0 or not 0 < self.limit <= 31 * 24 * 3600:
             raise ValueError("floor and limit: more than 0, the limit at most 31 days")
-        self.port: int | None = read_field(said, "port", int, None)
-        self.health: str | None = read_field(said, "health", str, None)
+        self.port: int | None = read_field(command, "port", int, None)
+        self.health: str | None = read_field(command, "health", str, None)
         if self.port is not None and not 0 < self.port < 65536:
             raise ValueError("port: 1 to 65535")
         if self.health is not None and not re.fullmatch(r"/[!-~]{0,200}", self.health):
             raise ValueError("health: a path, from the slash on")
-        self.cache_below: int | None = read_field(said, "cache_below", int, None)
+        self.cache_below: int | None = read_field(command, "cache_below", int, None)
         self.clock = clock
         now = self.began = clock.monotonic()
         self.since = clock.time()
@@ -97,17 +97,17 @@ class ContainerWatch:
 def parse_command(line: bytes) -> Json:
     """Return the command in a line. Raises ValueError if it is not a JSON object."""
     try:
-        said = json.loads(line)
+        command = json.loads(line)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"not JSON: {error}") from error
-    if not isinstance(said, dict):
+    if not isinstance(command, dict):
         raise ValueError("a command is an object")
-    return said
+    return command
 
 
-def read_field(said: Json, name: str, kind: Any, *default: Any) -> Any:
+def read_field(command: Json, name: str, kind: Any, *default: Any) -> Any:
     """Return a field of a command. Raises ValueError if it has another type, or is missing without a default."""
-    value = said.get(name)
+    value = command.get(name)
     if value is None and default:
         return default[0]
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):

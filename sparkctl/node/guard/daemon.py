@@ -284,27 +284,27 @@ class GuardDaemon:
         except ValueError as error:
             return {"kind": "refused", "what": str(error)[:200]}
 
-    def run_command(self, said: Json, client: GuardConnection) -> Json:
+    def run_command(self, request: Json, client: GuardConnection) -> Json:
         """Run one command and return the answer. Raises ValueError with a sentence if the command is not valid."""
-        command, now = said.get("do"), self.clock.monotonic()
+        command, now = request.get("do"), self.clock.monotonic()
         client.heard_at = now
         watch: ContainerWatch | None
         if command == "watch":
-            watch = ContainerWatch(said, self.clock)
+            watch = ContainerWatch(request, self.clock)
             watch.client = client
             self.add_watch(watch, now)
         elif command == "phase":
-            watch = self.watches.find_watch(said.get("container"))
+            watch = self.watches.find_watch(request.get("container"))
             if watch is None:
                 raise ValueError("phase: no such watch")
             watch.client = client
-            watch.weights_until = now + WEIGHTS_LEASE_SECONDS if read_field(said, "weights", bool) else 0.0
+            watch.weights_until = now + WEIGHTS_LEASE_SECONDS if read_field(request, "weights", bool) else 0.0
         elif command == "unwatch":
-            watch = self.watches.find_watch(said.get("container"))
+            watch = self.watches.find_watch(request.get("container"))
             if watch is not None:  # it may have ended meanwhile
-                self.watches.end_watch(watch, read_field(said, "why", str)[:100])
+                self.watches.end_watch(watch, read_field(request, "why", str)[:100])
         elif command in ("receipt", "forget"):
-            short = str(said.get("container"))[:12]
+            short = str(request.get("container"))[:12]
             if not re.fullmatch(r"[0-9a-f]{12}", short):
                 raise ValueError("container: its id, at least 12 hex digits")
             if command == "receipt":

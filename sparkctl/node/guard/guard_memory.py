@@ -127,8 +127,8 @@ class ContainerMemory:
             self.has_gpus = gpus is not None
             self.container_totals.clear()
         on_gpu = sum_gpu_memory_by_pid(gpus or [])
-        asked = [part for part in self.parts if not part.ended]
-        answers = [part.answer for part in asked]
+        parts = [part for part in self.parts if not part.ended]
+        answers = [part.answer for part in parts]
         is_new = len(answers) != len(self.taken) or not any(a is b for a, b in zip(answers, self.taken))  # noqa: B905
         if is_new and self.processes.answer.get("processes") is not None:
             self.taken = answers

@@ -103,21 +103,21 @@ class HttpConnection:
         if self.socket is None:
             return None
         try:
-            said = self.socket.recv(_RECEIVE_BYTES)
+            chunk = self.socket.recv(_RECEIVE_BYTES)
         except BlockingIOError:
             return None
         except OSError:
-            said = b""
-        owed = self.asked_at is not None
-        self.taken += said
-        found = parse_response(self.taken, ended=not said) if owed else None
+            chunk = b""
+        is_awaited = self.asked_at is not None
+        self.taken += chunk
+        found = parse_response(self.taken, ended=not chunk) if is_awaited else None
         if found is not None and found[0] is not None:
-            keeps = bool(said) and found[2]
+            keeps = bool(chunk) and found[2]
             self.taken, self.asked_at = b"", None
             if not keeps:
                 self.close()
             return found[:2]
-        if said and owed and found is None:
+        if chunk and is_awaited and found is None:
             return None
         self.close()  # it ended, or sent something unexpected, or something that is not HTTP
         return None, b""
@@ -230,14 +230,14 @@ class GuardConnection:
     def receive(self) -> None:
         """Read what has arrived; a line that is too long ends the connection."""
         try:
-            said = self.socket.recv(MAX_LINE_BYTES)
+            chunk = self.socket.recv(MAX_LINE_BYTES)
         except BlockingIOError:
             return
         except OSError:
-            said = b""
-        self.taken += said
-        if not said or (len(self.taken) > MAX_LINE_BYTES and b"\n" not in self.taken[:MAX_LINE_BYTES]):
-            if said:
+            chunk = b""
+        self.taken += chunk
+        if not chunk or (len(self.taken) > MAX_LINE_BYTES and b"\n" not in self.taken[:MAX_LINE_BYTES]):
+            if chunk:
                 self.send_message({"kind": "refused", "what": f"a line of more than {MAX_LINE_BYTES} bytes"})
             self.is_gone = True
 

@@ -219,7 +219,7 @@ def export_sparkrun(one: PortableLaunch) -> list[str]:
     recipe |= {"min_nodes": profile.nodes} if profile.nodes > 1 else {"max_nodes": 1}
     box = profile.container
     unsaid = [key for key in ("ipc", "shm_size") if getattr(box, key) is None]  # sparkrun has defaults of its own
-    said = format_metadata_json(
+    metadata = format_metadata_json(
         profile,
         mounts=list(profile.mounts),
         env=left,
@@ -227,7 +227,7 @@ def export_sparkrun(one: PortableLaunch) -> list[str]:
         unsaid=unsaid,
         env_file=profile.env_file,
     )
-    recipe["metadata"] = {**({"description": profile.title} if profile.title else {}), "sparkctl": said}
+    recipe["metadata"] = {**({"description": profile.title} if profile.title else {}), "sparkctl": metadata}
     recipe["defaults"] = defaults
     if env := {name: _escape_config_references(value) for name, value in one.env if not has_references(value)}:
         recipe["env"] = env

@@ -222,17 +222,19 @@ class _ComposeReader:
             if not isinstance(one, dict):
                 self.apply_flag("volume", self._shorten_home(self.to_profile_text(one)), f"{key} {scalar_text(one)}")
                 continue
-            said = as_mapping(one)
+            mapping = as_mapping(one)
             kind, source = (
-                scalar_text(said.get("type")) or "volume",
-                self._shorten_home(self.to_profile_text(said.get("source"))),
+                scalar_text(mapping.get("type")) or "volume",
+                self._shorten_home(self.to_profile_text(mapping.get("source"))),
             )
-            mode = ",readonly" if is_truthy(said.get("read_only")) else ""
+            mode = ",readonly" if is_truthy(mapping.get("read_only")) else ""
             named = f"{key} {source}"
             self.apply_flag(
-                "mount", f"type={kind},source={source},target={self.to_profile_text(said.get('target'))}{mode}", named
+                "mount",
+                f"type={kind},source={source},target={self.to_profile_text(mapping.get('target'))}{mode}",
+                named,
             )
-            for more in said:
+            for more in mapping:
                 if more not in ("type", "source", "target", "read_only"):
                     self.ledger.add_unsupported(f"{named}.{more}", "a profile's mounts are only :ro or not")
 
@@ -242,15 +244,13 @@ class _ComposeReader:
     def read_ports(self, key: str, value: object) -> None:
         for one in value if isinstance(value, list) else [value]:
             if isinstance(one, dict):
-                said = as_mapping(one)
-                text = (
-                    f"{self.to_profile_text(said.get('published'))}:{self.to_profile_text(said.get('target'))}".lstrip(
-                        ":"
-                    )
+                mapping = as_mapping(one)
+                text = f"{self.to_profile_text(mapping.get('published'))}:{self.to_profile_text(mapping.get('target'))}".lstrip(
+                    ":"
                 )
-                if scalar_text(said.get("host_ip")):
-                    text = f"{scalar_text(said['host_ip'])}:{text}"
-                text += f"/{scalar_text(said['protocol'])}" if scalar_text(said.get("protocol")) else ""
+                if scalar_text(mapping.get("host_ip")):
+                    text = f"{scalar_text(mapping['host_ip'])}:{text}"
+                text += f"/{scalar_text(mapping['protocol'])}" if scalar_text(mapping.get("protocol")) else ""
             else:
                 text = self.to_profile_text(one)
             self.apply_flag("publish", text, f"{key} {text}")
@@ -272,15 +272,15 @@ class _ComposeReader:
     def _read_gpu_reservations(self, key: str, value: object) -> None:
         """A reservation of GPUs: ``{driver: nvidia, count: all, capabilities: [gpu]}``."""
         for one in value if isinstance(value, list) else []:
-            said = as_mapping(one)
-            if scalar_text(said.get("driver")) == "cdi":
-                for name in scalar_texts(said.get("device_ids")):
+            mapping = as_mapping(one)
+            if scalar_text(mapping.get("driver")) == "cdi":
+                for name in scalar_texts(mapping.get("device_ids")):
                     self.apply_flag("device", name, f"{key} {name}")
-            elif ids := scalar_texts(said.get("device_ids")):
+            elif ids := scalar_texts(mapping.get("device_ids")):
                 self.apply_flag("gpus", f"device={','.join(ids)}", key)
             else:
-                self.apply_flag("gpus", scalar_text(said.get("count")) or "all", key)
-            for more in said:
+                self.apply_flag("gpus", scalar_text(mapping.get("count")) or "all", key)
+            for more in mapping:
                 if more not in ("driver", "count", "device_ids", "capabilities"):
                     self.ledger.add_unsupported(f"{key}.{more}", "a profile names GPUs, nothing more")
 
@@ -289,8 +289,8 @@ class _ComposeReader:
             resources = as_mapping(one) if name == "resources" else {}
             if not resources:
                 self.ledger.add_unsupported(f"{key}.{name}", "there is no swarm here")
-            for part, said in resources.items():
-                for field, what in as_mapping(said).items():
+            for part, limits in resources.items():
+                for field, what in as_mapping(limits).items():
                     path = f"{key}.{name}.{part}.{field}"
                     if field == "devices":
                         self._read_gpu_reservations(path, what)
@@ -313,8 +313,8 @@ class _ComposeReader:
                 )
 
     def read_logging(self, key: str, value: object) -> None:
-        said = as_mapping(value)
-        for name, one in said.items():
+        mapping = as_mapping(value)
+        for name, one in mapping.items():
             if name == "driver":
                 self.apply_flag("log-driver", self.to_profile_text(one), f"{key}.driver")
             elif name == "options":

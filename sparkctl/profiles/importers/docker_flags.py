@@ -133,10 +133,10 @@ def add_mount(draft: ProfileDraft, source: str, target: str, read_only: bool, ke
 def _apply_mount_flag(draft: ProfileDraft, text: str, key: str) -> None:
     """``--mount type=bind,source=/a,target=/b,readonly``."""
     pairs = [part.partition("=")[::2] for part in text.split(",")]
-    said = dict(pairs)
-    source = said.get("source", said.get("src", ""))
-    target = said.get("target", said.get("destination", said.get("dst", "")))
-    kind = said.get("type", "volume")
+    keys = dict(pairs)
+    source = keys.get("source", keys.get("src", ""))
+    target = keys.get("target", keys.get("destination", keys.get("dst", "")))
+    kind = keys.get("type", "volume")
     if kind == "tmpfs" and target:
         _apply_option(draft, "tmpfs", target, key)
         return
@@ -144,9 +144,9 @@ def _apply_mount_flag(draft: ProfileDraft, text: str, key: str) -> None:
         draft.ledger.add_unsupported(key, f"a mount of type {kind} without a source is not for a profile")
         return
     known = ("type", "source", "src", "target", "destination", "dst", "readonly", "ro")
-    if lost := [name for name in said if name not in known]:
+    if lost := [name for name in keys if name not in known]:
         draft.ledger.add_unsupported(f"{key} ({','.join(lost)})", "a profile's mounts are only :ro or not")
-    add_mount(draft, source, target, any(said.get(name, "no") in ("", "true", "1") for name in ("readonly", "ro")), key)
+    add_mount(draft, source, target, any(keys.get(name, "no") in ("", "true", "1") for name in ("readonly", "ro")), key)
 
 
 def _apply_ulimit(draft: ProfileDraft, text: str, key: str) -> None:

@@ -103,18 +103,18 @@ def read_metadata(draft: ProfileDraft) -> dict[str, Any] | None:
     if draft.beside is None:
         return None
     try:
-        said = json.loads(draft.beside)
+        metadata = json.loads(draft.beside)
     except (ValueError, RecursionError) as error:
-        said = str(error)
-    if not isinstance(said, dict):
-        why = said if isinstance(said, str) else "it is not a map"
+        metadata = str(error)
+    if not isinstance(metadata, dict):
+        why = metadata if isinstance(metadata, str) else "it is not a map"
         draft.ledger.add_malformed(draft.beside_key, f"what an export of sparkctl wrote cannot be read: {why}")
         return None
-    if not _TEXT_TYPE.holds(said.get("engine")):
+    if not _TEXT_TYPE.holds(metadata.get("engine")):
         draft.ledger.add_malformed(draft.beside_key, "engine must be a text; without it the other fields are not used")
         return None
     form = _build_section_rules(load_file_shape())
-    return _check_fields(said, form | (_RECIPE_RULES if draft.kind is SourceFormat.SPARKRUN else {}), "", draft)
+    return _check_fields(metadata, form | (_RECIPE_RULES if draft.kind is SourceFormat.SPARKRUN else {}), "", draft)
 
 
 class _FieldType:
@@ -216,11 +216,11 @@ _RECIPE_RULES: dict[str, Any] = {
 }
 
 
-def _check_fields(said: dict[str, Any], form: dict[str, Any], above: str, draft: ProfileDraft) -> dict[str, Any]:
+def _check_fields(fields: dict[str, Any], form: dict[str, Any], above: str, draft: ProfileDraft) -> dict[str, Any]:
     """Return the fields that an export writes."""
     found: dict[str, Any] = {}
     place = draft.ledger.locate(draft.beside_key)
-    for name, value in said.items():
+    for name, value in fields.items():
         field, rule = f"{above}{name}"[:80], form.get(name)
         key = f"{draft.beside_key}: {field}"
         if value is None and above + name != "start.guard":

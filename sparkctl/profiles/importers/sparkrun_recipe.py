@@ -195,13 +195,13 @@ def _read_launch(recipe: RecipeReader, defined: Mapping[str, str]) -> None:
     """Read model, environment, command and image; the report covers each by its key."""
     data, draft, ledger = recipe.data, recipe.draft, recipe.ledger
     command = scalar_text(data.get("command"))
-    said = scalar_text(data.get("runtime"))
+    runtime = scalar_text(data.get("runtime"))
     image = defined.get("container") or scalar_text(data.get("container"))
-    engine = recipe_reader.detect_recipe_engine(said, command, image)
+    engine = recipe_reader.detect_recipe_engine(runtime, command, image)
     draft.engine_hint = engine
     if draft.model:
         ledger.add_mapped("model", "model.path")
-    if said is not None:
+    if runtime is not None:
         ledger.add_mapped("runtime", "engine")
     recipe.take_env(
         {name: _fill_config_reference(recipe, value) for name, value in as_mapping(data.get("env")).items()}
@@ -427,8 +427,8 @@ def _read_eugr_env(recipe: RecipeReader) -> None:
         text = scalar_text(value) or ""
         if "$" in text:
             known = recipe.env | {key: scalar_text(one) or "" for key, one in literal.items()}
-            for other, said in known.items():
-                text = text.replace(f"${{{other}}}", said).replace(f"${other}", said)
+            for other, known_value in known.items():
+                text = text.replace(f"${{{other}}}", known_value).replace(f"${other}", known_value)
         if "$" in text:
             recipe.ledger.add_unsupported(
                 f"env.{name}", f"{text} is filled in by a shell in the container; sparkctl gives it literal values"

@@ -107,7 +107,7 @@ def encode_file_check(node: SimNode, places: list[str]) -> bytes:
     lines = []
     for place in places:
         there = [] if node.lacks_path(place) else [line for line in list_model_files(place) if line.startswith("file ")]
-        said = {
+        message = {
             "place": place,
             "files": 0 if place in node.options.hidden else len(there),
             "faults": ["model-00001.safetensors: it is cut off: 4096 of 8192 bytes are there"]
@@ -116,7 +116,7 @@ def encode_file_check(node: SimNode, places: list[str]) -> bytes:
             "unread": ["."] if place in node.options.hidden else [],
             "tensors": json.loads(dict(node.options.tensors).get(place, "null")),
         }
-        lines.append(f"@@ {json.dumps(said)}")
+        lines.append(f"@@ {json.dumps(message)}")
     return "\n".join([*lines, '@@ "end"', ""]).encode()
 
 

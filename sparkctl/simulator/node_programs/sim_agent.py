@@ -56,10 +56,10 @@ async def run_agent(node: SimNode, words: Sequence[str], stdin: ReadStream, stdo
         with suppress(TimeoutError):
             while True:
                 async with asyncio.timeout(fed):
-                    said = await stdin.read(4096)
-                if not said:
+                    chunk = await stdin.read(4096)
+                if not chunk:
                     return
-                probe.handle_commands(said)
+                probe.handle_commands(chunk)
                 probe.changed.set()
     finally:
         sampling.cancel()

@@ -253,17 +253,17 @@ def _link_rate(node: SimNode, own: str) -> float:
 
 async def _place_files(node: SimNode, jobs: dict[int, Json], words: asyncio.Queue[Json | None], tell: Any) -> int:
     own = ReceivedFiles.for_node(node)
-    while (said := await words.get()) is not None:
-        if "keep" in said:
-            job = jobs[said["keep"]]
+    while (message := await words.get()) is not None:
+        if "keep" in message:
+            job = jobs[message["keep"]]
             own.whole[_get_job_path(job)] = own.parts.pop(_get_job_path(job), job["size"])
             _mark_complete_models(node, own)
-            tell(kept=said["keep"])
-        elif "touch" in said:
-            tell(touched=len(said["touch"]))
-        elif "links" in said:
-            tell(linked=len(said["links"]))
-        elif "end" in said:
+            tell(kept=message["keep"])
+        elif "touch" in message:
+            tell(touched=len(message["touch"]))
+        elif "links" in message:
+            tell(linked=len(message["links"]))
+        elif "end" in message:
             tell(done=True)
             return 0
     return 6

@@ -247,13 +247,13 @@ def parse_extra_options(data: Json) -> Pairs:
     if host.get("AutoRemove") is True:
         found.append(("rm", "true"))
     for flag, field in _EXTRA_HOST_FIELDS:
-        said = host.get(field)
-        if isinstance(said, list):
-            found += [(flag, str(one)) for one in said]
-        elif isinstance(said, dict):
-            found += [(flag, f"{name}={value}") for name, value in said.items()]
-        elif said and said not in _DEFAULT_FIELD_VALUES:
-            found.append((flag, str(said)))
+        current = host.get(field)
+        if isinstance(current, list):
+            found += [(flag, str(one)) for one in current]
+        elif isinstance(current, dict):
+            found += [(flag, f"{name}={value}") for name, value in current.items()]
+        elif current and current not in _DEFAULT_FIELD_VALUES:
+            found.append((flag, str(current)))
     for one in _get_objects(host, "Mounts"):
         parts = [
             f"type={_get_text(one, 'Type')}",
@@ -322,8 +322,8 @@ def _parse_options(config: Json, host: Json, own: Json, key: str) -> Iterator[tu
     if (name := _get_text(config, "Hostname")) and name != key[:12] and _get_text(host, "NetworkMode") != "host":
         yield "hostname", name
     for option, field, format_value in _HOST_FIELD_FORMATS:
-        said = host.get(field)
-        if said and (words := format_value(said)) is not None:
+        current = host.get(field)
+        if current and (words := format_value(current)) is not None:
             yield option, words
     for option, field in _HOST_LIST_FIELDS:
         yield from ((option, one) for one in _get_texts(host, field))

@@ -258,10 +258,10 @@ class DockerClient:
                 self.node_name, f"Docker on {self.node_name} broke off: {error.message}", _STATUS_HINT
             ) from error
 
-    def _explain_refusal(self, status: int, said: str) -> DockerError:
-        if "client version" in said:  # Docker was replaced meanwhile by one that does not speak this version
+    def _explain_refusal(self, status: int, body: str) -> DockerError:
+        if "client version" in body:  # Docker was replaced meanwhile by one that does not speak this version
             self._api = None
-        return error_for_response(self.node_name, status, said)
+        return error_for_response(self.node_name, status, body)
 
     def _decode_answer(self, answer: http_client.HttpResponse) -> object:
         if not answer.is_success:

@@ -31,9 +31,9 @@ _NO_GPU_MARKS = (
 _PORT_BUSY_MARKS = ("port is already allocated", "address already in use", "ports are not available")
 
 
-def error_for_response(node: str, status: int, said: str) -> DockerError:
-    """Return the error for Docker's answer ``said`` (a JSON message or plain text) with an HTTP ``status``."""
-    words = parse_docker_message(said)
+def error_for_response(node: str, status: int, body: str) -> DockerError:
+    """Return the error for Docker's answer ``body`` (a JSON message or plain text) with an HTTP ``status``."""
+    words = parse_docker_message(body)
     low = words.lower()
     if status == 409 and "already in use by container" in low:
         return ContainerNameInUse(node, words, "check what it is: docker ps -a; then remove it, or choose another name")
@@ -85,18 +85,18 @@ def unkillable_error(node: str, words: str) -> ContainerUnkillable:
     )
 
 
-def parse_docker_message(said: str) -> str:
+def parse_docker_message(message: str) -> str:
     """Return Docker's message from its JSON as one printable line."""
     from sparkctl.model.text.secrets import redact
 
     try:
-        data = load_json(said)
+        data = load_json(message)
     except (ValueError, RecursionError):
         data = None
     if isinstance(data, dict) and isinstance(data.get("message"), str):
-        said = data["message"]
+        message = data["message"]
     return truncate_text(
-        redact(" ".join(sanitize_line(line) for line in said[:_MAX_MESSAGE_CHARS].split("\n")).strip()),
+        redact(" ".join(sanitize_line(line) for line in message[:_MAX_MESSAGE_CHARS].split("\n")).strip()),
         _MAX_MESSAGE_CHARS,
     )
 

@@ -179,8 +179,8 @@ class _LogResponseBody:
         """Read the head; raise Docker's error if the status is not 200."""
         head = await http_client.read_head(connection, self)
         if head.status_code != _HTTP_OK:
-            said = await http_client.read_body(connection, self)
-            raise error_for_response(self._node, head.status_code, said.decode("utf-8", "replace"))
+            body = await http_client.read_body(connection, self)
+            raise error_for_response(self._node, head.status_code, body.decode("utf-8", "replace"))
         if any(name == b"transfer-encoding" for name, _ in head.headers):  # h11 knows no other coding than chunked
             self._chunks = ChunkedBody()
             self._early = self._chunks.feed(connection.trailing_data[0])

@@ -574,8 +574,8 @@ async def install_public_key(node: Node, public: Path, password: str, prompter: 
     finally:
         await link.close()
     if done.status != 0:
-        said = done.stderr.decode("utf-8", "replace").strip().splitlines() or ["no reason given"]
-        raise OperationRefused(f"the key could not be put on {node.name}: {sanitize_line(said[-1])}", None)
+        errors = done.stderr.decode("utf-8", "replace").strip().splitlines() or ["no reason given"]
+        raise OperationRefused(f"the key could not be put on {node.name}: {sanitize_line(errors[-1])}", None)
 
 
 def _read_public_key(public: Path) -> str:

@@ -382,12 +382,12 @@ class _SshHop:
         return _UnknownKeyOffered(offered, ssh_errors.unknown_key_error(name, self.route, self.where, offered))
 
     def _login_refused_error(self, greeter: _LoginClient) -> LoginRefused:
-        name, methods, asked = self.node.name, greeter.auth_methods, greeter.questioning
-        if asked.was_cancelled:
+        name, methods, questioning = self.node.name, greeter.auth_methods, greeter.questioning
+        if questioning.was_cancelled:
             return ssh_errors.prompt_cancelled_error(name, self.route, self.where)
-        if asked.was_asked:
+        if questioning.was_asked:
             return ssh_errors.answer_rejected_error(name, self.route, self.where)
-        if asked.is_refused and "publickey" not in methods:
+        if questioning.is_refused and "publickey" not in methods:
             return ssh_errors.no_prompter_error(name, self.route, self.where)
         return ssh_errors.login_refused_error(name, self.route, self.where, methods)
 

@@ -252,9 +252,9 @@ class ChoiceDialog(RefreshingDialog):
         ]
         if len(self._choices) == 2:
             spans.append(Span("n / y", TextStyle.LABEL))
-        beside = tuple(span for each in spans for span in (each, Span("   ")))[:-1]
+        joined = tuple(span for each in spans for span in (each, Span("   ")))[:-1]
         self._buttons = spans[: len(self._choices)]
-        return [beside] if measure_row(beside) <= self.inner_size[0] else [(each,) for each in spans]
+        return [joined] if measure_row(joined) <= self.inner_size[0] else [(each,) for each in spans]
 
     def click_row(self, row: TextRow, x: int, *, twice: bool) -> None:
         """Answer with the clicked choice."""

@@ -79,7 +79,7 @@ class LogViewState:
 
 
 PAINT_SECONDS = 1 / 20  # s between two paints of new lines; a key paints at once
-FLOOD_PAINT_SECONDS = 1 / 8  # the same where more than a screen of lines has arrived since
+FLOOD_PAINT_SECONDS = 1 / 5  # the same where more than a screen of lines has arrived since: nobody can read them
 PAUSED_PAINT_SECONDS = 1 / 4  # the same while paused: only a count changes
 _WHEEL_ROWS = 3
 _SIDEWAYS_CELLS = 12

@@ -102,9 +102,9 @@ class PanelScreen(FrontScreen):
         """Return the widget between header and footer."""
         raise NotImplementedError
 
-    def surface_size(self, surface: Widget) -> tuple[int, int]:
-        """Return width and height of the body's surface, estimated before its first layout."""
-        wide, high = surface.size
+    def surface_size(self, surface: Widget | None) -> tuple[int, int]:
+        """Return width and height of the body's surface, estimated before its first layout. None: not mounted yet."""
+        wide, high = (0, 0) if surface is None else surface.size
         return (wide, high) if wide and high else (self.size.width, self.size.height - 2)
 
     def paint_body(self) -> None:

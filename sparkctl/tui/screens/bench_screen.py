@@ -13,6 +13,8 @@ from sparkctl.logs import search
 from sparkctl.tui.screens.base import ActionHandlers, build_bindings
 from sparkctl.tui.screens.scroll_screens import ListScreen
 from sparkctl.views.bench_screen_view import BenchScreenModel, render_bench_page
+from sparkctl.views.text.line_wrap import wrap_text
+from sparkctl.views.text.styled_text import make_row, pad_row
 
 if TYPE_CHECKING:
     from sparkctl.model.bench import BenchRun
@@ -31,9 +33,11 @@ class BenchScreen(ListScreen[int]):
         self._runs: tuple[BenchRun, ...] | None = None
         self._is_reading = False
         self._read_for: object = None  # what was live when the files were read last
+        self._opened = 0.0  # unix seconds
 
     def on_mount(self) -> None:
         """Read the benchmarks now and at intervals."""
+        self._opened = self.panel.displayed_time()
         self.panel.spawn_dialog_task(self._refresh())
         self.set_interval(_REFRESH_SECONDS, self._start_refresh)
 
@@ -45,10 +49,21 @@ class BenchScreen(ListScreen[int]):
         node = run.nodes[0] if run.nodes and run.nodes[0] in now.names else now.node
         return replace(now, node=node, instance=run.instance, profile=run.setup.profile)
 
+    @property
+    def shows_notices(self) -> bool:
+        """Whether notices are rows here."""
+        return True
+
     def paint_body(self) -> None:
-        """Paint; where another cell was measured, read the files again."""
-        model = self._build_bench_model()
-        self.show_page(render_bench_page(model, *self.page_size))
+        """Paint; where another cell was measured, read the files again. The last notice has the lowest rows."""
+        model, (columns, lines) = self._build_bench_model(), self.page_size
+        rows = [
+            pad_row(make_row(" ", *row), columns)
+            for words, tone in self.list_styled_notices(self._opened)[-1:]
+            for row in wrap_text(words.replace("   try: ", "\n  try: "), columns - 2, tone, 4)
+        ][: lines // 3]
+        page = render_bench_page(model, columns, lines - len(rows))
+        self.show_page(replace(page, rows=(*page.rows, *rows)))
         places = {key: (type(event), event.number) for key, event in model.live.items()}
         if places != self._read_for:
             self._read_for = places
@@ -85,11 +100,8 @@ class BenchScreen(ListScreen[int]):
     def _stop(self) -> None:
         """End the benchmarks of this panel after the request in progress; what was measured is kept."""
         controller = self.panel.controller
-        running = [] if controller is None else [job for job in controller.store.jobs.running.values() if job.measures]
-        if controller is None or not running:
-            self.panel.show_toast("this panel measures nothing now")
-            return
-        for job in running:
+        assert controller is not None
+        for job in [job for job in controller.store.jobs.running.values() if job.measures]:
             controller.jobs.interrupt_job(job.started.job)
         self.panel.show_toast("the cell in progress ends; what was measured is kept")
 

@@ -75,7 +75,7 @@ class LogTail:
 
     def __init__(self, controller: PanelController, node: NodeName, instance: str) -> None:
         self._controller, self._node, self._instance = controller, node, instance
-        self._texts: deque[str] = deque(maxlen=_LOG_TAIL_LINES)
+        self._lines: deque[RecentLogLine] = deque(maxlen=_LOG_TAIL_LINES)
         self._is_old = False  # whether a new reading has begun; older lines stay until newer ones arrive
         self._taken = 0  # lines since the last picture
         self._resume_time = 0.0  # of the clock: when a log that floods is read again
@@ -83,12 +83,10 @@ class LogTail:
 
     def list_lines(self) -> list[RecentLogLine]:
         """Return the lines that are known; begin to follow the log if it is not followed."""
-        from sparkctl.monitor.event_log import RecentLogLine
-
         self._taken = 0
         if self._subscription is None and self._controller.clock.monotonic() >= self._resume_time:
             self._subscription = self._follow_log()
-        return [RecentLogLine(self._node, self._instance, text) for text in self._texts]
+        return list(self._lines)
 
     def _follow_log(self) -> LogSubscription:
         from sparkctl.tui.log_viewer.log_subscription import LogConsumer, LogSubscription
@@ -101,12 +99,14 @@ class LogTail:
 
     def _take_lines(self, lines: Sequence[LogLine]) -> None:
         from sparkctl.engines.line_preparer import split_carriage_returns
+        from sparkctl.monitor.event_log import RecentLogLine
 
         if self._is_old:
-            self._texts.clear()
+            self._lines.clear()
             self._is_old = False
-        texts = (split_carriage_returns(line.text)[-1] for line in lines[-_LOG_TAIL_LINES:])
-        self._texts.extend(text for text in texts if text.strip())
+        for line in lines[-_LOG_TAIL_LINES:]:
+            if (text := split_carriage_returns(line.text)[-1]).strip():
+                self._lines.append(RecentLogLine(self._node, self._instance, text, line.when))
         self._taken += len(lines)
         if self._taken > _FLOOD_LINES:
             self._resume_time = self._controller.clock.monotonic() + _FLOOD_PAUSE_SECONDS

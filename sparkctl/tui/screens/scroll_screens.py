@@ -64,8 +64,8 @@ class PageScreen(PanelScreen):
 
     @property
     def page_size(self) -> tuple[int, int]:
-        """The columns and rows of the page."""
-        return self.surface_size(self.page_surface)
+        """The columns and rows of the page, of which a key that was typed ahead may ask before its surface is there."""
+        return self.surface_size(self.query_one_optional(PageSurface))
 
     def on_resize(self, event: events.Resize) -> None:
         """Repaint once the surface has its new size."""

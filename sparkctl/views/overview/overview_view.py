@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import lru_cache
 from itertools import groupby, zip_longest
 from typing import TYPE_CHECKING
 
@@ -14,7 +16,7 @@ from sparkctl.model.memory_fit import FitOutcome
 from sparkctl.model.node import NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.model.text.sanitize import sanitize_line
-from sparkctl.model.text.units import GIB, format_clock
+from sparkctl.model.text.units import GIB, format_clock, format_time_of_day
 from sparkctl.monitor.event_log import EventLogEntry, RecentLogLine
 from sparkctl.views.event_log_view import describe_log_entry, render_event_log_entry, render_past_operation
 from sparkctl.views.finding_view import format_since
@@ -370,23 +372,23 @@ def _render_main_instance(one: InstanceView, seen: NodeTileModel, space: DrawAre
     speeds = [] if speed is None else [speed]
     if accept is None:
         return [make_block(1, decode), *speeds, *last]
-    if not roomy and space.is_wide and (beside := render_decode_summary(one, seen, space)) is not None:
-        return [make_block(1, beside), *last]
+    if not roomy and space.is_wide and (summary := render_decode_summary(one, seen, space)) is not None:
+        return [make_block(1, summary), *last]
     return [make_block(1, decode), *speeds, make_block(1, accept), *last]
 
 
 def _render_title(seen: NodeTileModel, roomy: bool, columns: int) -> TextRow:
     """Return the node's name, its state, the worst finding, and, without room in the tile, what runs; the finding is
     kept if not all fits."""
-    title = _render_state_title(seen, roomy)
     if (worst := seen.worst_finding) is None:
-        return title
+        return _render_state_title(seen, roomy, columns)
     badge = build_finding_badge(worst)
     sick = make_row(Span(" · ", TextStyle.FRAME), Span(f"{badge.sign} {badge.word}", badge.tone))
-    return (*truncate_row(title, max(0, columns - measure_row(sick))), *sick)
+    room = max(0, columns - measure_row(sick))
+    return (*truncate_row(_render_state_title(seen, roomy, room), room), *sick)
 
 
-def _render_state_title(seen: NodeTileModel, roomy: bool) -> TextRow:
+def _render_state_title(seen: NodeTileModel, roomy: bool, columns: int) -> TextRow:
     badges = [Span(f"{one.sign} {one.word}", one.tone) for one in build_node_badges(seen)]
     apart = [Span(" · ", TextStyle.FRAME)] * (len(badges) - 1)
     title = make_row(
@@ -401,17 +403,16 @@ def _render_state_title(seen: NodeTileModel, roomy: bool) -> TextRow:
         port = f" :{one.port}" if one.port is not None else ""
         rank = f" · {describe_rank(one).partition(' · ')[0]}" if describe_rank(one) else ""
         more = f" +{len(ordered) - 1}" if len(ordered) > 1 else ""
-        title = make_row(
-            *title,
-            Span(dash, TextStyle.FRAME),
-            sanitize_span(one.name, TextStyle.TITLE),
-            sanitize_span(f" {describe_engine(one)}{port}{rank}{more}", TextStyle.LABEL),
-        )
+        title = make_row(*title, Span(dash, TextStyle.FRAME), sanitize_span(one.name, TextStyle.TITLE))
+        forms = (f" {describe_engine(one)}{port}{rank}{more}", f"{port}{rank}{more}", f"{port}{more}")
+        whole = [make_row(*title, sanitize_span(words, TextStyle.LABEL)) for words in forms]
+        return next((row for row in whole if measure_row(row) <= columns), whole[-1])
     return title
 
 
 _TALL_SCREEN_LINES = 44  # from this height on, curves may be taller and leave room below the tiles
 _SPACED_MIN_LINES = 10  # from this height on, the parts below the tiles are separated
+_CACHED_LOG_LINES = 64  # each picture shows those of the one before
 _MIN_EVENT_LINES = 6  # with little room; otherwise as many as fill half of it
 
 
@@ -521,7 +522,7 @@ def _render_notices(scene: OverviewScreenModel, columns: int, most: int) -> list
     rows: list[TextRow] = []
     failed = [name for seen in scene.glances for name in seen.list_failures()]
     for words, tone in reversed(scene.notices):
-        if any(f" {name} failed" in words for name in failed):
+        if any(f" {name} {ended}" in words for name in failed for ended in ("failed", "was stopped")):
             continue  # its tile says why
         notice_rows = [make_row(" ", *row) for row in _wrap_notice(words, tone, max(20, columns - 2), most)]
         if rows and len(notice_rows) + len(rows) > most:
@@ -549,16 +550,16 @@ def _take_last_rows(rows: list[TextRow], count: int) -> list[TextRow]:
 def _render_events(scene: OverviewScreenModel, most: int) -> list[TextRow]:
     """Return what happened last, without what a notice, a finding or a tile says now."""
     names = max((measure_text(sanitize_line(one.name)) for one in scene.glances), default=0)
-    said = [words for words, _ in scene.notices]
-    said += [found.summary for seen in scene.glances if seen.is_known for found in seen.view.findings]
-    happened = [one for one in scene.happened if not _is_said(one, said)]
+    shown_texts = [words for words, _ in scene.notices]
+    shown_texts += [found.summary for seen in scene.glances if seen.is_known for found in seen.view.findings]
+    happened = [one for one in scene.happened if not _is_said(one, shown_texts)]
     failed = {(seen.name, name) for seen in scene.glances for name in seen.list_failures()}
     return [render_event_log_entry(one, names, failed) for one in happened[-most:]]
 
 
-def _is_said(one: EventLogEntry, said: Sequence[str]) -> bool:
+def _is_said(one: EventLogEntry, texts: Sequence[str]) -> bool:
     news = describe_log_entry(one)[0].removeprefix("kernel: ")
-    return any(news in words for words in said)
+    return any(news in words for words in texts)
 
 
 def _render_findings(scene: OverviewScreenModel, columns: int, *, is_full: bool) -> list[_RowOfFinding]:
@@ -607,10 +608,15 @@ def _render_past_operations(scene: OverviewScreenModel, most: int) -> list[TextR
     return [render_past_operation(one, names) for one in shown]
 
 
+@lru_cache(_CACHED_LOG_LINES)
+def _render_log_line(node: str, text: str, wide: int) -> TextRow:
+    name = Span(pad_text(sanitize_line(node), wide), TextStyle.LABEL)
+    return (name, Span(" │ ", TextStyle.FRAME), render_log_text(text))
+
+
 def _render_log_lines(scene: OverviewScreenModel, most: int) -> list[TextRow]:
-    """Return at most this many of the last log lines; where several Sparks log, each has its share."""
-    bar = "│"
-    wide = max((measure_text(sanitize_line(one.node)) for one in scene.lines), default=0)
+    """Return at most this many of the last log lines, in the columns of events; where several Sparks log, each has its share."""
+    wide = max((measure_text(sanitize_line(node)) for node in {one.node for one in scene.lines}), default=0)
     kept = Counter(one.node for one in scene.lines)
     while sum(kept.values()) > most:
         kept[max(kept, key=kept.__getitem__)] -= 1
@@ -622,9 +628,15 @@ def _render_log_lines(scene: OverviewScreenModel, most: int) -> list[TextRow]:
     return [
         make_row(
             " ",
-            sanitize_span(pad_text(sanitize_line(one.node), wide), TextStyle.LABEL),
-            Span(f" {bar} ", TextStyle.FRAME),
-            render_log_text(one.text),
+            Span(f"{_format_log_time(one.when):8}  ", TextStyle.UNIT),
+            *_render_log_line(one.node, one.text, wide),
         )
         for one in reversed(shown)
     ]
+
+
+def _format_log_time(when: str) -> str:
+    try:
+        return format_time_of_day(datetime.fromisoformat(when).timestamp(), has_seconds=True)
+    except (ValueError, OverflowError, OSError):
+        return ""

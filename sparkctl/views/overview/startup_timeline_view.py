@@ -111,14 +111,12 @@ def render_step(step: Step, space: DrawArea, detail: str | None) -> TextRow:
         )  # the bar shows the share, the strip below the rest
         done = next((one for one in forms if share is None or measure_text(one) <= room), forms[-1])
     short = len(name) < LABEL_COLUMNS and bool(done)
-    beside = done if short else f"{done} {name}".strip()
+    label = done if short else f"{done} {name}".strip()
     if share is None:
-        return truncate_row(
-            make_row(make_label(name if short else "now"), Span(beside, TextStyle.VALUE)), space.columns
-        )
+        return truncate_row(make_row(make_label(name if short else "now"), Span(label, TextStyle.VALUE)), space.columns)
     line = render_gauge(share, space.bar_columns)
     return truncate_row(
-        make_row(make_label(name if short else "now"), *line, "  ", Span(beside, TextStyle.VALUE)), space.columns
+        make_row(make_label(name if short else "now"), *line, "  ", Span(label, TextStyle.VALUE)), space.columns
     )
 
 
@@ -147,9 +145,9 @@ def _render_current_part(timeline: StartupTimeline, one: InstanceView, now: floa
         format_clock(taken),
     ]
     ways = ways if short else [f"{way} {name}" for way in ways]
-    beside = next((way for way in ways if len(way) <= room), ways[-1])
+    label = next((way for way in ways if len(way) <= room), ways[-1])
     return truncate_row(
-        make_row(make_label(name if short else "now"), *line, "  ", Span(beside, TextStyle.VALUE)), space.columns
+        make_row(make_label(name if short else "now"), *line, "  ", Span(label, TextStyle.VALUE)), space.columns
     )
 
 
@@ -267,8 +265,8 @@ def render_startup_timeline(timeline: StartupTimeline, now: float, space: DrawAr
     )
     end = then + sum(seconds or 0.0 for _, seconds in coming)
     names = max(*(measure_row(one.render_name()) for one in rows), *(len(name) + 2 for name, _ in coming), 0)
-    beside = names + (_EXPECTED_COLUMNS if timeline.expected_parts else 0)
-    bar = max(_MIN_BAR_COLUMNS, min(space.bar_columns, space.columns - LABEL_COLUMNS - beside))
+    label_columns = names + (_EXPECTED_COLUMNS if timeline.expected_parts else 0)
+    bar = max(_MIN_BAR_COLUMNS, min(space.bar_columns, space.columns - LABEL_COLUMNS - label_columns))
     time = _TimeAxis(began, max(timeline.expected or 0.0, end - began, 1.0), bar)
     for at, one in enumerate(rows):
         about = _render_expected_time(one.expected, names - measure_row(one.render_name()), "of about")
@@ -344,17 +342,20 @@ class _PhaseBar:
 
 
 def render_startup_duration(timeline: StartupTimeline, space: DrawArea) -> TextRow | None:
-    """Return the durations of a finished start in one row, with as many phases as fit."""
+    """Return the durations of a finished start in one row, with the longest phases, as many as fit."""
     taken = timeline.compute_duration(timeline.updated_at)
     if taken is None or not timeline.stretches:
         return None
     spans = list(_render_total_time(timeline, taken, space))
-    gap = "   "
     stretches = merge_spans(timeline.stretches)
-    for at, one in enumerate(stretches):
-        piece = f"{gap}{_describe_current_part(one, stretches[:at])} {format_clock(one.compute_duration(timeline.updated_at))}"
-        if measure_row(spans) + len(piece) > space.columns:
+    lasted = [one.compute_duration(timeline.updated_at) for one in stretches]
+    pieces = [
+        f"{_describe_current_part(one, stretches[:at])} {format_clock(lasted[at])}" for at, one in enumerate(stretches)
+    ]
+    room, kept = space.columns - measure_row(spans), set[int]()
+    for at in sorted(range(len(pieces)), key=lambda at: -lasted[at]):
+        if (room := room - 3 - measure_text(pieces[at])) < 0:
             break
-        spans.append(Span(piece, TextStyle.LABEL))
-        gap = " · "
-    return tuple(spans)
+        kept.add(at)
+    words = " · ".join(piece for at, piece in enumerate(pieces) if at in kept)
+    return make_row(*spans, Span(f"   {words}" if words else "", TextStyle.LABEL))

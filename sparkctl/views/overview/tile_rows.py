@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -125,7 +126,7 @@ def choose_chart_seconds(seen: NodeTileModel) -> int:
     if seen.since is not None:
         return 60 * min(int(COARSE_SPAN // 60), max(1, math.ceil((seen.now - seen.since) / 60)))
     span = 60.0 if seen.series is None or not seen.series.span_seconds else seen.series.span_seconds
-    return next((seconds for seconds in _CHART_SECONDS if seconds >= span), _CHART_SECONDS[-1])
+    return _CHART_SECONDS[min(bisect_left(_CHART_SECONDS, span), len(_CHART_SECONDS) - 1)]
 
 
 def format_chart_span(seen: NodeTileModel) -> str:
@@ -139,8 +140,10 @@ def fill_series_gaps(values: ChartValues, seconds: float) -> list[float | None]:
     readings' usual distances, as where a simulated clock runs fast.
     """
     known = [at for at, value in enumerate(values) if value is not None]
+    if not known or known[-1] - known[0] == len(known) - 1:
+        return list(values)  # none has a gap, the usual case
     distances = sorted(later - before for before, later in pairwise(known))
-    usual = distances[len(distances) // 2] if distances else 1
+    usual = distances[len(distances) // 2]
     return fill_gaps(values, max(1, int(_MAX_GAP_SECONDS * len(values) / seconds), _MAX_MISSED_READINGS * usual))
 
 
@@ -241,11 +244,11 @@ def render_throughput(one: InstanceView, space: DrawArea) -> TextRow:
         return make_row(make_label("decode"), Span(words.IDLE, TextStyle.VALUE))
     speed = words.format_throughput(numbers)
     spans = [make_label("decode"), Span(f"{speed:<12}", TextStyle.STRONG)]
-    beside = _render_reference_rate(one)
-    spans += beside
+    reference = _render_reference_rate(one)
+    spans += reference
     if numbers.running is not None:
         spans += [Span(f"{numbers.running:3.0f}", TextStyle.VALUE), Span(" running", TextStyle.UNIT)]
-    if beside and space.columns < 64:
+    if reference and space.columns < 64:
         pass  # nothing waits where a figure is comparable
     elif numbers.waiting is not None and (numbers.waiting or space.columns >= 54):
         tone = TextStyle.ATTENTION if numbers.waiting else TextStyle.VALUE
@@ -258,7 +261,7 @@ def render_throughput(one: InstanceView, space: DrawArea) -> TextRow:
     if measure_row(spans) > space.columns:
         spans = [Span(" run", TextStyle.UNIT) if span.text == " running" else span for span in spans]
     if measure_row(spans) > space.columns:
-        spans = [span for span in spans if span not in beside]
+        spans = [span for span in spans if span not in reference]
     return tuple(spans)
 
 
@@ -398,9 +401,9 @@ def render_decode_summary(one: InstanceView, seen: NodeTileModel, space: DrawAre
     ]
     if accepted.rate is not None:
         spans.append(Span(f" {words.format_percent(accepted.rate):>5}", TextStyle.VALUE))
-    beside = _render_reference_rate(one)
-    if measure_row(spans) + measure_row(beside) <= space.columns:
-        spans[2:2] = beside
+    reference = _render_reference_rate(one)
+    if measure_row(spans) + measure_row(reference) <= space.columns:
+        spans[2:2] = reference
     return (*spans, *_render_accept_curve(one, seen, space, space.columns - measure_row(spans) - 2))
 
 
@@ -574,10 +577,10 @@ def build_throughput_chart(one: InstanceView, seen: NodeTileModel, space: DrawAr
     accepts = space.is_chart_row_wide and any(drafting.get_accept_lengths(seen.now, seconds, 2))
     widths = space.split_chart_columns(2 if accepts else 1)
     rates = fill_series_gaps(drafting.get_generation_rates(seen.now, seconds, widths[0] * 2), seconds)
-    said = (
+    reference = (
         None if one.numbers is None else one.numbers.generation_rate
     )  # the scale includes the figure beside the curve
-    most = max((rate for rate in (*rates, said) if rate is not None), default=0.0)
+    most = max((rate for rate in (*rates, reference) if rate is not None), default=0.0)
     charts = [AreaChart(values=rates, most=round_above(most, _MIN_RATE_SCALE), unit="tok/s", tone=TextStyle.RATE)]
     if accepts:
         lengths = fill_series_gaps(drafting.get_accept_lengths(seen.now, seconds, widths[1] * 2), seconds)
@@ -590,8 +593,8 @@ def build_gpu_charts(seen: NodeTileModel, space: DrawArea) -> list[RowBlock]:
     """Return the curves of GPU utilisation and power, as far as known; with room for three, of its temperature too."""
     most = seen.most_power or compute_power_scale([seen]) or _MIN_POWER_SCALE
     count = 3 if space.is_chart_row_wide else 2
-    beside = space.columns >= _TWO_CHARTS_MIN_COLUMNS
-    widths = space.split_chart_columns(count) if beside else [space.chart_columns] * count
+    is_wide = space.columns >= _TWO_CHARTS_MIN_COLUMNS
+    widths = space.split_chart_columns(count) if is_wide else [space.chart_columns] * count
     busy = [None if share is None else share * 100 for share in read_series(seen, SeriesName.GPU_BUSY, widths[0] * 2)]
     watts = read_series(seen, SeriesName.POWER, widths[1] * 2)
     charts = [
@@ -600,7 +603,7 @@ def build_gpu_charts(seen: NodeTileModel, space: DrawArea) -> list[RowBlock]:
     ]
     if space.is_chart_row_wide:
         charts.append(build_heat_chart(seen, widths[2]))
-    if beside:
+    if is_wide:
         rows = [build_chart_row("gpu", charts, widths, space.chart_rows)]
     else:
         rows = [
@@ -809,11 +812,11 @@ def _read_used_memory(seen: NodeTileModel, total: int, count: int) -> list[float
 
 def _skip_columns(row: TextRow, columns: int) -> TextRow:
     """Return a row of a curve without its first columns."""
-    kept: list[Span] = []
-    for span in row:
-        kept.append(Span(span.text[columns:], span.tone))
-        columns = max(0, columns - len(span.text))
-    return tuple(span for span in kept if span.text)
+    for at, (text, tone) in enumerate(row):
+        if len(text) > columns:
+            return (Span(text[columns:], tone), *row[at + 1 :])
+        columns -= len(text)
+    return ()
 
 
 _KERNEL_MARK = "▲"

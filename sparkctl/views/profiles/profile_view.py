@@ -86,8 +86,8 @@ def _describe_summary(summary: ProfileSummary) -> str:
     return sanitize_line(summary.title or "")
 
 
-def format_profile(profile: Profile, width: int | None = None) -> list[str]:
-    """Return the whole profile as labelled lines, wrapped to ``width`` columns if given; secrets are masked."""
+def render_profile(profile: Profile, width: int | None = None) -> list[TextRow]:
+    """Return the whole profile as labelled rows, wrapped to ``width`` columns if given; secrets are masked."""
     rows: list[tuple[str, object]] = [
         ("title", profile.title),
         ("from", f"{profile.origin} ({'shipped' if profile.shipped else 'yours'})"),
@@ -113,7 +113,8 @@ def format_profile(profile: Profile, width: int | None = None) -> list[str]:
     ]
     rows += [("mount", mount) for mount in profile.mounts]
     rows += [("env", f"{name}={redact_value(value, own, secret=is_secret_name(name))}") for name, value in profile.env]
-    rows += [("arg", f"{key}: {_mask_argument(key, value, own)}") for key, value in profile.args]
+    shown = ((key, _mask_argument(key, value, own)) for key, value in profile.args)
+    rows += [("arg", f"{key}: {str(value).lower() if isinstance(value, bool) else value}") for key, value in shown]
     lines = [
         sanitize_line(redact(f"{label:10}  {value}", own))
         for label, value in [("name", profile.name), *rows]
@@ -124,17 +125,20 @@ def format_profile(profile: Profile, width: int | None = None) -> list[str]:
         lines.append(
             f"{'timeouts':10}  loading {format_duration(limits.loading)}, warming up {format_duration(limits.warming)}"
         )
-    lines = [row for line in lines for row in wrap_line(line, width, _LABEL_INDENT)]
+    found: list[TextRow] = [
+        (Span(row[:_LABEL_INDENT], TextStyle.LABEL), Span(row[_LABEL_INDENT:], TextStyle.STRONG if not at else TextStyle.PLAIN))
+        for at, line in enumerate(lines)
+        for row in wrap_line(line, width, _LABEL_INDENT)
+    ]  # fmt: skip
     for reference in profile.reference:
-        found = (sanitize_line(redact(line, own)) for line in _format_reference(reference))
-        lines += ["", *(row for line in found for row in _wrap_reference_row(line, width))]
+        head, *lines = (sanitize_line(redact(line, own)) for line in _format_reference(reference))
+        found += [(), *((Span(row, TextStyle.STRONG),) for row in _wrap_reference_row(head, width))]
+        found += [(Span(row),) for line in lines for row in _wrap_reference_row(line, width)]
     if profile.notes:
         notes = [sanitize_line(redact(line, own)) for line in profile.notes.strip().splitlines()]
-        lines += [
-            "",
-            *(notes if width is None else (row for one in join_lines(notes) for row in wrap_line(one, width, 0))),
-        ]
-    return lines
+        folded = notes if width is None else (row for one in join_lines(notes) for row in wrap_line(one, width, 0))
+        found += [(), *((Span(row),) for row in folded)]
+    return found
 
 
 def _wrap_reference_row(line: str, width: int | None) -> list[str]:

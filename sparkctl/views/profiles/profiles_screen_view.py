@@ -381,7 +381,10 @@ def _render_running_nodes(one: ProfileEntry, shelf: ProfilesScreenModel) -> Text
         known = shelf.views and all(view.docker_known and view.instances_seen is not None for view in shelf.views)
         return make_row(Span("" if known else "?", TextStyle.STALE))
     ready = all(one.phase is Phase.READY for one in running)
-    words = ", ".join(f"{get_state_symbol(one.phase or Phase.UNKNOWN)} {one.node}" for one in running)
+    short = dict(zip(shelf.names, _shorten_node_names(shelf), strict=False)) if len(running) > 1 else {}
+    words = " ".join(
+        f"{get_state_symbol(one.phase or Phase.UNKNOWN)} {short.get(one.node, one.node)}" for one in running
+    )
     return make_row(sanitize_span(words, TextStyle.GOOD if ready else TextStyle.ATTENTION))
 
 

@@ -8,6 +8,8 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from sparkctl.model.text.units import GIB
@@ -34,6 +36,7 @@ _ALL_DOTS_MASK = (1 << _CELL_DOT_ROWS) - 1
 _BRAILLE_SYMBOLS = " " + "".join(map(chr, range(0x2801, 0x2900)))
 _RUN_PATTERN = re.compile(" +|[^ ]+")
 _ROUND_STEPS = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
+_CACHED_AREAS = 16  # filled curves, of which the new ones of each picture take some KiB
 _CACHED_CURVES = 64  # curves of one row in one picture; it is painted more often than they change
 _CACHED_CELLS = 4096  # of filled curves: with a new reading all of them move to the left, and few are new
 
@@ -220,6 +223,11 @@ def render_area_chart(
     levels = [0] * (len(strokes) // 2)
     if danger is not None and _rate_danger(max((value for value in values if value is not None), default=0.0), danger):
         levels = [_rate_danger(max(pair, default=0.0), danger) for pair in _pair_known_values(values)]
+    return _paint_area(tuple(strokes), tuple(levels), height, tone)
+
+
+@lru_cache(_CACHED_AREAS)
+def _paint_area(strokes: tuple[int, ...], levels: tuple[int, ...], height: int, tone: TextStyle) -> tuple[TextRow, ...]:
     cells = [
         _paint_area_cell(left, right, level, height, tone)
         for left, right, level in zip(strokes[::2], strokes[1::2], levels, strict=True)
@@ -229,15 +237,7 @@ def render_area_chart(
 
 def _join_cells(cells: Sequence[Span]) -> TextRow:
     """Return a row with one span for the cells beside each other that have one style."""
-    spans: list[Span] = []
-    marks, style = "", cells[0].tone
-    for cell in cells:
-        if cell.tone is style:
-            marks += cell.text
-        else:
-            spans.append(Span(marks, style))
-            marks, style = cell.text, cell.tone
-    return (*spans, Span(marks, style))
+    return tuple(Span("".join([text for text, _ in run]), tone) for tone, run in groupby(cells, itemgetter(1)))
 
 
 def _rate_danger(value: float, danger: DangerLimits) -> int:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
+from typing import NamedTuple
 
 from sparkctl.model.finding import Severity
 from sparkctl.model.node import NodeState
@@ -57,9 +58,8 @@ class TextStyle(StrEnum):
 AREA_BODIES = tuple(one for one in TextStyle if one is TextStyle.BODY or one.value.endswith("-body"))
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
-    """A piece of text in one style. Text from a node must pass `sanitize_span` first."""
+class Span(NamedTuple):
+    """A piece of text in one style. Text from a node must pass `sanitize_span` first. A tuple, as each picture makes thousands."""
 
     text: str
     tone: TextStyle = TextStyle.PLAIN
@@ -110,8 +110,7 @@ def find_span(row: TextRow, x: int) -> int | None:
 def measure_row(spans: Iterable[Span]) -> int:
     """Return the columns that a row takes."""
     taken = 0
-    for span in spans:  # called for hundreds of rows per frame
-        piece = span.text
+    for piece, _ in spans:  # called for hundreds of rows per frame
         taken += len(piece) if piece.isascii() else _measure_cells(piece)
     return taken
 

@@ -235,7 +235,7 @@ def journal_damaged(trial: Trial) -> None:
             trial.check_truth("switch.json" in said, f"{what}: {words[0]} does not name its place", ran)
         trial.check_intact(trial.spark1.sh("cat", JOURNAL) == text, f"{what}: the journal was written over")
         trial.check_intact(list_containers(trial.spark1) == before, f"{what}: a container went")
-    trial.note(f"{len(tried)} kinds of damage, 5 verbs each: all refused with its place, nothing stopped")
+    trial.note(f"{len(tried)} kinds of damage, 5 commands each: all refused with its place, nothing stopped")
     trial.spark1.put(JOURNAL, whole)
     trial.check_end(command("abort", "--node", "spark1", "--json"), 0)
     trial.check_intact(assert_one_serves(trial) == ["sglang-old"], "the old one does not serve again")

@@ -79,12 +79,12 @@ TESTED_FAULTS = (
     ),
     FaultUnderTest(
         "the login shell is tcsh, fish, rbash (nightly: every one that is installed), noisy and slow",
-        "lock, guard, probe and every verb as with any other",
+        "lock, guard, probe and every command as with any other",
         _SHELLS, "test_every_verb_and_the_lock_and_the_guard",
     ),
     FaultUnderTest(
         "ForceCommand, nologin",
-        "every verb ends with 3 and what was answered; nothing starts or stops",
+        "every command ends with 3 and what was answered; nothing starts or stops",
         _SHELLS, "test_a_login_that_runs_something_else_is_named_and_nothing_starts_or_stops",
     ),
     FaultUnderTest(

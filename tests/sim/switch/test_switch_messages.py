@@ -44,3 +44,18 @@ async def test_a_switch_that_has_nothing_to_stop_is_a_start_in_the_history_and_n
         _, ended = await collect_events_and_end(switch_instance(scene.ctx(), scene.request()))
         assert ended.exit_code == 0, "it runs already"
         assert len(OperationHistory(scene.state).list_operations()) == 1
+
+
+async def test_a_switch_to_what_failed_twice_within_an_hour_is_asked_about_and_nothing_is_stopped(
+    scene: SwitchScene,
+) -> None:
+    ctx = scene.ctx()
+    for number in range(2):
+        now = ctx.clock.unix_time()
+        ctx.history.record_failure(NEW, "x", "spark1", "crashed", f"{number:012d}", now - 600 + number)
+    _, ended = await collect_events_and_end(switch_instance(ctx, scene.request()))
+    assert (ended.exit_code, scene.running()) == (6, scene.old)
+    assert f"start it anyway: sparkctl switch {NEW} --node spark1" in (ended.hint or "")
+    assert (ended.hint or "").endswith(" --again")
+    _, ended = await collect_events_and_end(switch_instance(ctx, scene.request(once_more=True)))
+    assert ended.exit_code == 0, ended

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import re
-from contextlib import redirect_stdout
+from contextlib import aclosing, redirect_stdout
 from pathlib import Path
 
 import pytest
 
 from sparkctl.cli.invocation import invoke_command_line
+from sparkctl.config import load_config
+from sparkctl.context import CommandContext
 from sparkctl.files import shipped_profiles_dir
 from sparkctl.history.operation_history import OperationHistory
+from sparkctl.monitor.node_status import watch_node_statuses
+from sparkctl.monitor.node_views import NodeStatusView
 from sparkctl.simulator import run_in_background
 from tests.golden.running import run_command
 
@@ -32,6 +37,8 @@ def test_restart_starts_what_ran_with_the_same_settings(tmp_path: Path, monkeypa
         again = run_command("restart qwen36-ngram --json")
         assert again.exit_code == 0
         assert run_command("ls -q").stdout.split() == ["qwen36-ngram"]
+        wrong = run_command("up qwen36 --node spark1 --set args.mem-fraction-statc=0.5")
+        assert "--mem-fraction-statc" in wrong.stderr, "not that its port is in use"
         assert "image scitrera" in run_command("status qwen36-ngram").stdout
         history = OperationHistory(tmp_path / "SPARKCTL_STATE").list_operations("qwen36-ngram")
         assert [one.kind for one in history][:3] == ["start", "stop", "start"]
@@ -92,6 +99,12 @@ class _Terminal(io.StringIO):
         return True
 
 
+async def _watch_twice(config: Path) -> list[tuple[NodeStatusView, ...]]:
+    ctx = CommandContext(history=OperationHistory(config.parent / "state"), operator="milo@laptop")
+    async with aclosing(watch_node_statuses(ctx, load_config(config).nodes, measures=True)) as updates:
+        return [await anext(updates) for _ in range(2)]
+
+
 def test_the_table_on_a_terminal_has_the_rates_and_a_pipe_does_not_wait_for_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -103,6 +116,8 @@ def test_the_table_on_a_terminal_has_the_rates_and_a_pipe_does_not_wait_for_them
         with redirect_stdout(_Terminal()) as shown:
             assert invoke_command_line(["status", "--color=never"]) == 0
         piped = run_command("status").stdout
+        _, watched = asyncio.run(_watch_twice(config))
+    assert all(one.numbers is not None and one.numbers.generation_rate for node in watched for one in node.instances)
     head, *rows = shown.getvalue().splitlines()
     assert "TOK/S" in head
     assert [len(row) for row in rows if len(row) > 80] == []

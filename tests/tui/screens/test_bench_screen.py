@@ -95,6 +95,21 @@ async def test_a_key_asks_first_and_x_stops_it_with_what_was_measured_kept(
         await wait_until_true(pilot, lambda: "this panel measures nothing now" in read_toasts(pilot))
 
 
+async def test_why_nothing_was_measured_stays_on_the_screen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARKCTL_BENCH_COMMAND", str(tmp_path / "no-such-generator"))
+    async with (
+        SimulatedSparks("two-stacks", **FAST) as sparks,
+        open_demo_panel(sparks, tmp_path, monkeypatch, size=SIZE) as pilot,
+    ):
+        await wait_for_text(pilot, lambda text: text.count("● ready") == 2)
+        await pilot.press("B")
+        await wait_for_text(pilot, "[ Cancel ]")
+        await pilot.press("y")
+        shown = await wait_for_text(pilot, "no-such-generator")
+        assert "Nothing was measured from here yet" in shown
+        assert not read_toasts(pilot)
+
+
 async def test_without_a_benchmark_it_says_how_to_begin_and_a_recording_has_no_such_key(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

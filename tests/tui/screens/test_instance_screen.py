@@ -11,6 +11,7 @@ from textual.widgets import Input
 
 from sparkctl.cli.command_line_parser import CommandLineParser as Grammar
 from sparkctl.cli.main import sparkctl_command
+from sparkctl.commands.actions import ActionId
 from sparkctl.model.text.units import format_gib
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.simulator import SimulatedSparks
@@ -53,6 +54,14 @@ async def test_enter_opens_it_with_its_figures_its_plan_and_what_it_says(tmp_pat
         assert "/health answers" in shown, "when it counts as ready is part of what it runs with"
         await pilot.press("escape", "escape")
         await wait_for_text(pilot, lambda text: "spark1 ● ready" in text and "spark2 ● ready" in text)
+
+
+async def test_a_page_key_that_comes_before_its_page_turns_it(tmp_path: Path) -> None:
+    async with SimulatedSparks("two-stacks", **FAST) as sparks, open_panel_on(sparks, tmp_path, (80, 24)) as pilot:
+        await wait_for_text(pilot, lambda text: text.count("● ready") == 2)
+        pilot.app.open_screen("instance")
+        pilot.app.perform_action(ActionId.PAGE_DOWN)
+        await wait_for_text(pilot, lambda text: "qwen36-ngram" in text and "↑" in text)
 
 
 async def test_stop_in_its_footer_is_about_this_instance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,8 @@ import pytest
 from sparkctl.clock import SystemClock
 from sparkctl.history.model import NodeResult, OperationKind
 from sparkctl.history.operation_history import OperationHistory
-from sparkctl.model.events import GuardStatusChanged, NodeStateChanged
+from sparkctl.model.events import GuardActed, GuardStatusChanged, NodeStateChanged
+from sparkctl.model.guard_state import GuardAction
 from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.simulator import SimulatedSparks
 from sparkctl.simulator.sim_container import ContainerLog
@@ -18,6 +19,7 @@ from sparkctl.simulator.sim_node import NodeFault, SimNodeOptions
 from tests.support.sim_clients import FAST
 from tests.tui.panel_driver import (
     build_panel_options,
+    controller_of,
     is_idle,
     open_black_hole,
     open_demo_panel,
@@ -48,6 +50,24 @@ async def test_tiles_fill_with_what_the_nodes_say(tmp_path: Path) -> None:
         assert "qwen36-vllm vLLM 0.19.1 :8000" in shown
         assert "of 121.7 GiB" in shown
         assert "spark1 ══ 200G ══ spark2" in shown
+
+
+async def test_the_guards_newest_notice_of_a_spark_stands_alone_and_ends_with_its_watch(tmp_path: Path) -> None:
+    async with SimulatedSparks("two-stacks", **FAST) as sparks, open_panel_on(sparks, tmp_path, (120, 40)) as pilot:
+        await wait_for_text(pilot, lambda text: text.count("● ready") == 2)
+
+        def act(node: str, what: GuardAction, why: str) -> None:
+            controller_of(pilot).handle_event(GuardActed(ts=1.0, at=1.0, node=NodeName(node), what=what, why=why))
+
+        act("spark1", GuardAction.DROPPED, "the first drop")
+        act("spark2", GuardAction.WARNED, "short here")
+        act("spark1", GuardAction.WARNED, "short there")
+        shown = await wait_for_text(pilot, "spark1: guard: memory is getting short: short there")
+        assert "the first drop" not in shown.partition("══")[0]
+        assert "spark2: guard: memory is getting short: short here" in shown
+        act("spark1", GuardAction.ENDED, "ready")
+        shown = await wait_for_text(pilot, lambda text: "spark1: guard" not in text)
+        assert "spark2: guard: memory is getting short: short here" in shown
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 50), (60, 15)])

@@ -41,7 +41,7 @@ def test_the_version_is_the_newest_known_that_is_not_newer(
 
 
 def test_an_engine_without_a_catalogue_has_none() -> None:
-    assert engine_flags.choose_catalogue("container", "x/y:0.5.12", said=None) is None
+    assert engine_flags.choose_catalogue("container", "x/y:0.5.12", declared=None) is None
 
 
 def test_a_catalogue_on_a_base_holds_what_differs() -> None:

@@ -736,6 +736,32 @@ POSTED = [
         f"{_GH}Zzsf11/VideoCuttingAgent/blob/HEAD/output/Qwen3VL_vllm-server.out",
     ),
     (
+        "[2026-07-26 10:13:09] server_args=ServerArgs(model_path='/m', speculative_algorithm='DSPARK')\n"
+        "ValueError: DSpark could not resolve speculative_num_draft_tokens; set --speculative-dspark-block-size (= gamma).",
+        FailureCause.DRAFT_MISMATCH,
+        f"{_GH}sgl-project/sglang/blob/main/python/sglang/srt/server_args.py",
+    ),
+    (
+        'Error: unsupported architecture "Mistral3ForConditionalGeneration"',
+        FailureCause.MODEL_UNSUPPORTED,
+        f"{_GH}ollama/ollama/blob/main/convert/convert.go",
+    ),
+    (
+        "RuntimeError: mat1 and mat2 shapes cannot be multiplied (308x2048 and 768x320)",
+        FailureCause.CRASHED,
+        f"{_GH}city96/SD-Latent-Interposer/issues/2",
+    ),
+    (
+        "ValueError: Invalid token id 131072.",
+        FailureCause.CRASHED,
+        f"{_GH}huggingface/transformers/blob/main/src/transformers/tokenization_mistral_common.py",
+    ),
+    (
+        "ValueError: You must specify exactly one of input_ids or inputs_embeds",
+        FailureCause.CRASHED,
+        f"{_GH}huggingface/transformers/blob/main/src/transformers/models/llama/modeling_llama.py",
+    ),
+    (
         "RuntimeError: Assertion error (csrc/apis/layout.hpp:60): Unknown SF transformation",
         FailureCause.KERNEL_UNSUPPORTED,
         f"{_GH}deepseek-ai/DeepGEMM/pull/403",

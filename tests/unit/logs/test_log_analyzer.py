@@ -35,6 +35,22 @@ def test_weights_progress_is_read_from_the_last_state_of_the_bar(read: Reader) -
     assert (log.step.name, log.step.done, log.step.total) == ("weights", 6, 12)
 
 
+def test_the_weights_of_a_draft_model_are_a_step_of_its_own(read: Reader) -> None:
+    log = read(
+        STAMP + "Load weight begin. avail mem=111.87 GB",
+        STAMP + "Load weight end. elapsed=70.4 s, type=Qwen3ForCausalLM, avail mem=83.10 GB, mem usage=28.7 GB.",
+        STAMP + "KV Cache is allocated. dtype: torch.bfloat16, #tokens: 676574, K size: 21.94 GB, V size: 21.94 GB",
+        STAMP + "Capture cuda graph begin. This can take up to several minutes. avail mem=27.40 GB",
+        STAMP + "Load weight begin. avail mem=27.10 GB",
+        "Multi-thread loading shards:  50% Completed | 1/2 [00:01<00:04,  2.2it/s]",
+        STAMP + "Load weight end. elapsed=1.4 s, type=Qwen3ForCausalLMMTP, avail mem=25.10 GB, mem usage=2.0 GB.",
+        STAMP + "KV Cache is allocated. dtype: torch.bfloat16, #tokens: 676574, K size: 1.1 GB, V size: 1.1 GB",
+        STAMP + "Capture draft cuda graph begin. This can take up to several minutes. avail mem=22.9 GB",
+    )
+    steps = [one.step for one in log.phase_durations if one.step]
+    assert steps == ["weights", "profiling", "kv-cache", "graphs", "draft"]
+
+
 def test_a_phase_is_never_left_backwards(read: Reader) -> None:
     log = read(STAMP + READY, STAMP + "Load weight begin. avail mem=90.00 GB")
     assert log.phase is Phase.WARMING

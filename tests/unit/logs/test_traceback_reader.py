@@ -378,6 +378,9 @@ def test_a_weight_without_a_place_in_a_later_stage_of_a_pipeline_is_the_engines_
     verdict = diagnose("".join(f"{writer}{line}\n" for line in log))
     assert verdict is not None
     assert verdict.cause is cause
+    record = diagnose("".join(f"{line}\n" for line in (f"{writer}Scheduler hit an exception: {HEADER}", *log[1:])))
+    assert record is not None
+    assert record.cause is cause
     first = "".join(f"{writer.replace('PP3', 'PP0').replace('PP1', 'PP0')}{line}\n" for line in log)
     both = diagnose("".join(f"{writer}{line}\n" for line in log) + first)
     assert both is not None

@@ -15,7 +15,7 @@ from sparkctl.model.node import NodeName
 from sparkctl.model.sample import Gpu, MemoryReading, Sample, build_memory_bar
 from sparkctl.model.text.units import GIB
 from sparkctl.monitor.sample_series import SampleSeries
-from sparkctl.node.agent_decoder import AgentHello, decode_agent_line
+from sparkctl.node.agent_decoder import AgentHello, RepeatedFields, decode_agent_line
 
 HEAD = {"probe": 1, "kind": "sample", "sequence": 3, "time": 1.5, "uptime": 9}
 MEMORY = {"total": 120, "available": 100, "free": 60, "page_cache": 38, "swap_total": 16, "swap_free": 15}
@@ -166,3 +166,22 @@ def test_the_four_parts_add_up(available: int, free: int, gpu: int | None) -> No
     assert min(parts) >= 0
     assert bar.swap_used == GIB
     assert (bar.gpu_processes is None) is (gpu is None)
+
+
+def test_what_repeats_the_line_before_is_decoded_once_and_means_the_same() -> None:
+    repeated: RepeatedFields = {}
+    disks = [{"path": "/", "total": 9, "free": 4}]
+    links = [{"name": "enp1", "received": 1}]
+    first, second, third = (
+        decode_agent_line(line, repeated)
+        for line in (
+            make_agent_line(disks=disks, links=links),
+            make_agent_line(disks=disks, links=[{"name": "enp1", "received": 2}]),
+            make_agent_line(sequence=5),
+        )
+    )
+    assert isinstance(first, Sample)
+    assert isinstance(second, Sample)
+    assert second.disks is first.disks
+    assert second == decode_sample(disks=disks, links=[{"name": "enp1", "received": 2}])
+    assert third == decode_sample(sequence=5), "what a line leaves out is not known, whatever was before"

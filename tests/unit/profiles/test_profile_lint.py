@@ -122,6 +122,7 @@ def get_only_line(lines: list[str]) -> str:
         ),
         ("sglang", 'trust-remote-code: "no"', "write false to leave it out"),
         ("sglang", "json-model-override-args: {a: 1}", None),
+        ("sglang", 'json-model-override-args: "{a: 1}"', "wants JSON (in args: a map), not `{a: 1}`"),
         ("sglang", "quantization: awq_marlin", None),
         ("sglang", "kv-cache-dtype: fp8_e5m2", None),
         ("sglang", "speculative-algorithm: ngram", None),

@@ -13,7 +13,7 @@ from sparkctl.model.node import NodeName
 from sparkctl.model.phase import ExpectedDurations, Phase, PhaseDuration
 from sparkctl.model.text.units import GIB
 from sparkctl.model.verdict import Evidence, FailureCause, Verdict
-from sparkctl.views.history_view import build_history_row, build_operation_sections, format_sections, render_history
+from sparkctl.views.history_view import build_history_row, build_operation_sections, render_history, render_sections
 from sparkctl.views.text.styled_text import Span, TextStyle, join_text
 
 SPARK1 = NodeName("spark1")
@@ -52,7 +52,7 @@ def format_history(found: Sequence[OperationRecord], columns: int | None, *, has
 def render_lines(
     one: OperationRecord, worked: OperationRecord | None = None, changes: StartDiff | None = None
 ) -> list[str]:
-    return list(format_sections(build_operation_sections(one, worked, changes)))
+    return [join_text(row) for row in render_sections(build_operation_sections(one, worked, changes))]
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,9 @@ def test_a_switch_has_its_steps_and_a_stop_what_came_back() -> None:
         moments=(StepRecord("stopping", "minimax", 3.0, "its processes are gone"),),
         shares=(),
     )
-    whole = list(format_sections(build_operation_sections(switch, None, None, [replace(GOOD, id=8)])))
+    whole = [
+        join_text(row) for row in render_sections(build_operation_sections(switch, None, None, [replace(GOOD, id=8)]))
+    ]
     assert "     8  start of qwen36 on spark1: ready   6 min 55 s of about 6 min 40 s" in whole
     assert any("stopping minimax" in line and "its processes are gone" in line for line in render_lines(switch))
     own = replace(
@@ -253,12 +255,14 @@ def test_averages_stand_beside_what_the_source_measured() -> None:
         "schema: 1\nname: qwen36\nengine: sglang\nimage: an:1\nreference:\n  - source: https://example.org/post\n    figures:\n"
         "      - {concurrency: 1, generation: 22.6}\n      - {concurrency: 8, generation: 95.3}\n      - {accept_length: 2.5-3.5}\n"
     )
-    lines = list(format_sections(build_operation_sections(replace(GOOD, text=text), None, None)))
+    lines = [join_text(row) for row in render_sections(build_operation_sections(replace(GOOD, text=text), None, None))]
     (seen,) = [line for line in lines if "accept length" in line]
     assert (
         "accept length 3.12 (example.org: 2.5–3.5), 22.6 tokens/s of a request (example.org: 22.6, one request alone)"
         in seen
     )
     for other in (None, "no profile", text.replace("22.6", "fast"), text.replace("setup", "x").replace("an:1", "")):
-        lines = list(format_sections(build_operation_sections(replace(GOOD, text=other), None, None)))
+        lines = [
+            join_text(row) for row in render_sections(build_operation_sections(replace(GOOD, text=other), None, None))
+        ]
         assert any(line.endswith("accept length 3.12, 22.6 tokens/s of a request") for line in lines)

@@ -23,7 +23,8 @@ from sparkctl.profiles.exporters.docker_command import format_docker_run
 from sparkctl.profiles.launch_planning import build_launch_plan
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.views.profiles.launch_plan_view import format_launch_plan
-from sparkctl.views.profiles.profile_view import build_profile_json, format_profile
+from sparkctl.views.profiles.profile_view import build_profile_json, render_profile
+from sparkctl.views.text.styled_text import join_text
 
 CANARY = "Canary+7/yellow"
 NODE = Node(name=NodeName("spark1"), host="h")
@@ -72,7 +73,7 @@ def render_everything(profile: Profile, made: LaunchPlan) -> str:
         line,
         *shlex.split(line.replace("\\\n", "")),
         *format_launch_plan(made, width=None),
-        *format_profile(profile),
+        *map(join_text, render_profile(profile)),
         json.dumps(build_profile_json(profile), default=str),
         repr(made.secrets == ()),
     ]
@@ -126,10 +127,10 @@ def test_the_canary_is_known_and_never_written(base: Profile, where: tuple[str, 
 def test_references_stay_readable_in_a_profile(base: Profile) -> None:
     env = (("HF_TOKEN", "${HF_TOKEN}"), ("B_TOKEN", "${B:-}"), ("C_TOKEN", "${C:-real-one}"), ("D", "pg://u:${PW}@h"))
     args: tuple[tuple[str, ArgValue], ...] = (("api-key", ("${A}", "real-one")), ("tp", "2"), ("q", True))
-    lines = format_profile(replace(base, env=env, args=args))
+    lines = list(map(join_text, render_profile(replace(base, env=env, args=args))))
     assert [line.split(maxsplit=1)[1] for line in lines if line.startswith(("env", "arg"))] == [
         "HF_TOKEN=${HF_TOKEN}", "B_TOKEN=${B:-}", f"C_TOKEN=${{C:-{MASK}}}", "D=pg://u:${PW}@h",
-        f"api-key: ['${{A}}', '{MASK}']", "tp: 2", "q: True",
+        f"api-key: ['${{A}}', '{MASK}']", "tp: 2", "q: true",
     ]  # fmt: skip
 
 
@@ -145,6 +146,6 @@ def test_a_profile_of_nothing_secret_is_shown_as_it_is(base: Profile) -> None:
 def test_what_an_import_kept_is_masked_too(base: Profile) -> None:
     extra = (("hub", JsonValue(json.dumps({"hub_token": CANARY}))), ("api_key", JsonValue(json.dumps(CANARY))))
     profile = replace(base, extra=extra)
-    text = "\n".join([*format_profile(profile), json.dumps(build_profile_json(profile), default=str)])
+    text = "\n".join([*map(join_text, render_profile(profile)), json.dumps(build_profile_json(profile), default=str)])
     assert CANARY not in text
     assert "hub_token" in text

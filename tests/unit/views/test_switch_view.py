@@ -456,7 +456,7 @@ def test_of_two_models_that_stop_the_sentences_are_in_the_plural() -> None:
 
 def test_in_one_line_it_says_how_far_it_is_and_who_left_it() -> None:
     line = join_text(render_switch_progress_line(make_progress(make_step_event(101, SwitchStep.RELEASING)), 142.0, "s"))
-    assert "switch to qwen36, step 3 of 6 · 0:42   waiting for its memory to be free again   s shows it" in line
+    assert "switch to qwen36, step 3 of 6 · 0:42   s shows it   waiting for its memory to be free again" in line
     journal = SwitchJournal(
         id="0" * 12,
         operator="milo@laptop",

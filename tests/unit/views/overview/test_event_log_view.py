@@ -55,7 +55,7 @@ def test_a_start_tells_how_long_it_took_and_a_node_why_it_is_away() -> None:
     away = build_log_entry(NodeStateChanged(ts=10.0, node=NODE, state=NodeState.UNREACHABLE, detail="no answer"))
     assert away is not None
     assert describe_log_entry(away)[0] == "unreachable: no answer"
-    assert join_text(render_event_log_entry(away, 8, explained=())).endswith("spark1    unreachable: no answer")
+    assert join_text(render_event_log_entry(away, 8, explained=())).endswith("spark1     unreachable: no answer")
     assert describe_event(LogArrived(ts=10.0, node=NODE, instance="qwen36", lines=())) is None
     refused = StartRefused(ts=10.0, node=NODE, words=("up", "big", "--node", "spark1"), reason="no such profile")
     assert describe_event(refused) == ("up big refused: no such profile", TextStyle.ATTENTION)

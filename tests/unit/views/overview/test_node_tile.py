@@ -440,6 +440,20 @@ def test_findings_and_the_last_lines_stand_below() -> None:
     assert "spark1 │ [/red] line" in shown
 
 
+def test_log_lines_have_their_times_in_the_columns_of_events() -> None:
+    lines = (
+        RecentLogLine(NODE, "q", "loads", "2026-01-02T10:20:30.123456789Z"),
+        RecentLogLine(NODE, "q", "no time", "?"),
+    )
+    happened = (make_log_entry("event"),)
+    scene = OverviewScreenModel(glances=(make_tile(READY),), lines=lines, happened=happened)
+    rows = [join_text(row) for row in render_overview(scene, 120, 40).rows]
+    timed, untimed, event = (next(row for row in rows if word in row) for word in ("loads", "no time", "event"))
+    assert re.match(r" \d\d:20:30  spark1 │ loads", timed)
+    assert untimed.startswith("           spark1 │ no time")
+    assert timed.index("loads") == event.index("up refused")
+
+
 def test_an_idle_tile_offers_what_starts_now_with_a_known_speed_and_no_dash_where_none_is_known() -> None:
     fit = MemoryFit(node="spark1", profile="x", answer=FitOutcome.AFTER_DROP_CACHES)
     offers = (

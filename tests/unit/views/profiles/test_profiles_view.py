@@ -25,7 +25,7 @@ from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.profiles.profile_lint import LintDiagnostic, LintResult
 from sparkctl.profiles.yaml_reader import FilePosition, read_source_lines
 from sparkctl.views.profiles.memory_estimate_view import format_group_answer, render_estimate_symbol
-from sparkctl.views.profiles.profile_view import format_profile, format_profile_list
+from sparkctl.views.profiles.profile_view import format_profile_list, render_profile
 from sparkctl.views.profiles.profiles_screen_view import (
     COLUMN_TITLES,
     ProfilePreview,
@@ -404,7 +404,8 @@ def test_while_it_is_counted_no_other_figure_stands_for_it_and_the_signs_are_exp
 
 
 def test_a_profile_shows_what_it_needs_who_builds_it_and_what_proves_it() -> None:
-    shown = [line.split(maxsplit=1) for line in format_profile(ProfileLibrary().load_profile("orpheus-tts")) if line]
+    profile = ProfileLibrary().load_profile("orpheus-tts")
+    shown = [join_text(row).split(maxsplit=1) for row in render_profile(profile) if row]
     rows = {row[0]: row[1] for row in shown if len(row) == 2}
     assert (rows["needs"], rows["probe"]) == ("orpheus-llm", "speech")
     assert rows["build"].startswith("https://github.com/")
@@ -416,12 +417,16 @@ def test_what_the_command_line_shows_of_profiles_breaks_between_words(width: int
     rows = format_profile_list(library.list_summaries(), width)
     assert max(map(measure_row, rows)) <= width
     listed = " ".join(" ".join(map(join_text, rows)).split())
-    shown = [(name, format_profile(library.load_profile(name), width)) for name in library.list_names()]
+    shown = [
+        (name, list(map(join_text, render_profile(library.load_profile(name), width)))) for name in library.list_names()
+    ]
     for name, lines in shown:
         assert name in listed
         wide = [line for line in lines if measure_text(line) > width]
         assert all(find_command(line) or max(map(len, line.split())) > width - 12 for line in wide), wide
-        assert " ".join(format_profile(library.load_profile(name))[-1].split()) in " ".join(" ".join(lines).split())
+        assert " ".join(join_text(render_profile(library.load_profile(name))[-1]).split()) in " ".join(
+            " ".join(lines).split()
+        )
 
 
 def test_a_command_that_spreads_a_model_over_sparks_names_them() -> None:
