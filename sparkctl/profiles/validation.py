@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -76,8 +76,8 @@ def compute_profile_hash(profile: Profile) -> str:
 
 
 @cache
-def _list_hashed_names() -> frozenset[str | None]:
-    return frozenset(field.name for field in _iter_hashed_fields(load_file_shape()))
+def _list_hashed_names() -> frozenset[str]:
+    return frozenset(field.name for field in _iter_hashed_fields(load_file_shape()) if field.name is not None)
 
 
 def _iter_hashed_fields(section: FileSection) -> Iterator[FileField]:
@@ -88,7 +88,7 @@ def _iter_hashed_fields(section: FileSection) -> Iterator[FileField]:
             yield field
 
 
-def _collect_nondefault_fields(value: Any, names: Container[str] | None = None) -> Any:
+def _collect_nondefault_fields(value: Any, names: frozenset[str] | None = None) -> Any:
     """Return the fields that differ from their defaults, so that a field added later does not change older hashes. ``names``:
     the only ones of the value itself that count."""
     if value is None or isinstance(value, str | int | float):
@@ -97,7 +97,7 @@ def _collect_nondefault_fields(value: Any, names: Container[str] | None = None) 
         return [_collect_nondefault_fields(each) for each in value]
     return {
         name: _collect_nondefault_fields(own)
-        for name, default in _list_defaults(type(value))
+        for name, default in _list_defaults(value.__class__)
         if (names is None or name in names) and (own := getattr(value, name)) != default
     }
 
