@@ -470,11 +470,6 @@ WENT_ON = [
         f"{_GH}Omesh2004/nucleus/blob/HEAD/analytics-api.txt",
     ),
     (
-        "[cache @ 0x63323ab1e780] Inner protocol failed to seekback end : -38",
-        "2025-09-06 19:46:56 | INFO     | voice_assistant.tts | synthesize_tts:327 | Converting audio to SLIN format...",
-        f"{_GH}Kushalsharma0702/voice-localenv/blob/HEAD/logs/tts.log",
-    ),
-    (
         "socket.gaierror: [Errno 11004] getaddrinfo failed",
         "[2024-07-03 20:53] Requested to load SD1ClipModel",
         f"{_GH}jike589/yxcl_06/blob/HEAD/comfyui.log",
@@ -504,6 +499,13 @@ def test_a_program_that_no_rule_knows_has_survived_what_many_records_follow(
                 "[2025-10-28 14:16:41.242] sageattention package is not installed, sageattention will not be available",
             ],
             f"{_GH}WenerSantos3/ComfyUI/blob/HEAD/user/comfyui_8188.log",
+        ),
+        (
+            [
+                "[cache @ 0x63323ab1e780] Inner protocol failed to seekback end : -38",
+                "2025-09-06 19:46:56 | INFO     | voice_assistant.tts | synthesize_tts:327 | Converting audio to SLIN format...",
+            ],
+            f"{_GH}Kushalsharma0702/voice-localenv/blob/HEAD/logs/tts.log",
         ),
         (
             [
