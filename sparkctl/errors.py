@@ -17,6 +17,7 @@ class ExitCode(IntEnum):
     TIMED_OUT = 4
     UNHEALTHY = 5
     REFUSED = 6
+    WRITE_FAILED = 74  # EX_IOERR of sysexits.h
     INTERRUPTED = 130
 
 

@@ -74,8 +74,8 @@ sparkctl up qwen36-vllm --node spark1        start it, wait until it answers
 sparkctl demo up qwen36-vllm --node spark1   the same, without hardware
 
 Exit codes: 0 done; 1 the engine failed; 2 usage or an invalid file; 3 node unreachable or untrusted; 4 timed out; 5 unhealthy
-(doctor, status --check, --strict); 6 refused, nothing was changed; 70 a bug in sparkctl; 74 the recording could not be
-written; 130 interrupted; 129 its terminal was closed; 141 stdout was closed early."""
+(doctor, status --check, --strict); 6 refused, nothing was changed; 70 a bug in sparkctl; 74 the output or the
+recording could not be written; 130 interrupted; 129 its terminal was closed; 141 stdout was closed early."""
 
 
 _LISTING_WORDS = ("list", "ls", "ps", "get", "show")

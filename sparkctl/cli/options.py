@@ -464,6 +464,15 @@ def complete_instances(ctx: click.Context, param: click.Parameter, incomplete: s
     return seen or complete_profiles(ctx, param, incomplete)
 
 
+def complete_logged_instances(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Complete the names of instances, and of those that have gone and left a saved log."""
+    from sparkctl.files import state_dir
+
+    saved = (path.name for path in (state_dir() / "logs").glob("*"))
+    found = [*complete_instances(ctx, param, incomplete), *sorted(saved)]
+    return [name for name in dict.fromkeys(found) if name.startswith(incomplete)]
+
+
 def parse_duration_option(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
     """Parse a duration option such as ``20m`` into seconds."""
     from sparkctl.model.text.units import parse_duration

@@ -93,7 +93,7 @@ class StdoutClosed(Exception):
 class StdoutWriteFailed(SparkctlError):
     """Writing to stdout failed: a full disk, a closed file."""
 
-    exit_code = ExitCode.USAGE
+    exit_code = ExitCode.WRITE_FAILED
 
 
 class _Stdout(io.TextIOWrapper):
@@ -119,10 +119,14 @@ def _translate_write_errors() -> Iterator[None]:
 
 
 def wrap_streams() -> None:
-    """Prepare the standard streams: replace closed ones by /dev/null, and characters that a terminal cannot encode by `?`."""
+    """Prepare the standard streams: replace closed ones by /dev/null, and characters that a terminal cannot encode by `?`.
+
+    To write to a closed stdout is an error, as coreutils have it.
+    """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:  # closed by the shell (`<&-`, `>&-`)
-            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115, PTH123
+            nowhere = os.open(os.devnull, os.O_WRONLY if name == "stderr" else os.O_RDONLY)
+            setattr(sys, name, open(nowhere, mode, encoding="utf-8"))  # noqa: SIM115, PTH123
     if isinstance(sys.stdout, io.TextIOWrapper):
         encoding, line_buffering = sys.stdout.encoding, sys.stdout.line_buffering
         sys.stdout = _Stdout(sys.stdout.detach(), encoding=encoding, errors="replace", line_buffering=line_buffering)

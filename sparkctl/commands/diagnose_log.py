@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 
 from sparkctl.commands.diagnose_file import DiagnosisReport, diagnose_bytes
 from sparkctl.commands.show_log import find_container, find_saved_logs_of_start
@@ -393,6 +394,8 @@ def build_unknown_instance_error(ctx: CommandContext, instance: str, nodes: Sequ
     where = ", ".join(node.name for node in nodes) or "any Spark (none is configured)"
     known = ctx.history.list_instances_with_logs()
     hint = f"saved logs are of: {', '.join(known)}" if known else "see what runs: sparkctl status"
+    if Path(instance).is_dir():
+        return InvalidInput(f"{instance} is a directory", "name the log file in it")
     return InvalidInput(f"no file {instance}, no instance {instance} on {where}, and no saved log of one", hint)
 
 

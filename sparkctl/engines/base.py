@@ -16,7 +16,7 @@ from sparkctl.model.engine_metrics import EngineFact, EngineFactName, EngineMetr
 from sparkctl.model.node import LEAST_TOTAL_BYTES
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.text.sanitize import truncate_text
-from sparkctl.model.text.units import GIB
+from sparkctl.model.text.units import GIB, parse_size
 from sparkctl.model.verdict import ChangeDirection, Confidence, FailureCause
 
 if TYPE_CHECKING:
@@ -184,6 +184,11 @@ _DRIVER_OUT_OF_MEMORY = "AcceleratorError: CUDA error: out of memory"
 # Speculative decoding is known for these: github.com/vllm-project/vllm/issues/44734, Blackwellboy/model-serving-minefield 28, 120.
 _DRAFT_SUSPECTS = (FailureCause.WEDGED, FailureCause.GPU_FAULT)
 _TOTAL_CAPACITY = re.compile(r"total capacity of (?P<gib>[\d.]+) GiB")
+_ASKED_AND_FREE = re.compile(
+    r"Tried to allocate (?P<asked>\d+(?:\.\d+)? [KMG]iB)\b.{0,200}? of which (?P<free>\d+(?:\.\d+)? [KMG]iB) is free"
+    r"(?:\. (?P<allowed>\d+(?:\.\d+)? [KMG]iB) allowed;)?"
+)
+_PLENTY = 2  # times what was asked for, and 1 GiB more: torch asks the driver for more than a small tensor needs
 _MAX_LINE_CHARS = 400  # characters of a line that fit into a sentence
 
 
@@ -272,6 +277,8 @@ def refine_failure(
         )
     if failure.cause is not FailureCause.CUDA_OUT_OF_MEMORY:
         return failure
+    refused = _find_refused_allocation(failure, text)
+    failure = refused or failure
     if is_serving:
         return replace(failure, summary=f"While serving: {failure.summary}")
     method = facts.get(EngineFactName.SPECULATIVE_METHOD, "")
@@ -293,7 +300,7 @@ def refine_failure(
     # Weights begin to load into an empty node: if half of it is gone by then, the draft workspace took it.
     is_second_load = step == "weights" and EngineFactName.KV_CACHE_TOKENS in facts
     has_gone = step == "weights" and left is not None and float(left) < half
-    if drafts and (step in (None, "join", "draft") or is_second_load or has_gone):
+    if drafts and refused is None and (step in (None, "join", "draft") or is_second_load or has_gone):
         rest = f", and {left} GB were left for the weights" if has_gone and not is_second_load else ""
         return replace(
             failure,
@@ -305,6 +312,26 @@ def refine_failure(
     if step is None and not facts:
         return failure  # the log shows neither a start nor a request
     return replace(failure, summary=f"At the start{f' ({step})' if step else ''}: {failure.summary}")
+
+
+def _find_refused_allocation(failure: Failure, text: str) -> Failure | None:
+    """Return the failure of a line in which the driver refused memory although far more was free, None of any other line."""
+    found = _ASKED_AND_FREE.search(text)
+    if found is None:
+        return None
+    asked, free = (parse_size(found[name].replace(" ", "")) for name in ("asked", "free"))
+    if free < _PLENTY * asked + GIB:
+        return None
+    summary = f"CUDA refused {found['asked']} although {found['free']} was free: the GPU's memory was not what ran out."
+    if found["allowed"]:
+        remedy = f"The program may hold {found['allowed']} only, by its own setting (set_per_process_memory_fraction): raise that."
+    else:
+        remedy = (
+            "The driver refuses memory by itself on a machine where CPU and GPU share it: page cache fills it (sparkctl drop-caches), and "
+            "the kernel's log has NV_ERR_NO_MEMORY then (sparkctl doctor shows it). Else look for a memory limit of the container, and for "
+            "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, which fragments: remove it."
+        )
+    return replace(failure, summary=summary, remedy=remedy, field=None, change=None, value=None, is_inferred=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

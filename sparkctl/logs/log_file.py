@@ -12,18 +12,19 @@ import stat
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
+from functools import lru_cache, partial
 from io import BufferedReader, FileIO
-from itertools import chain, pairwise
+from itertools import chain, islice, pairwise
 from pathlib import Path
 from typing import IO, Any, Protocol, TextIO, cast
 
 from sparkctl.engines.line_preparer import prepare_text
-from sparkctl.engines.log_rules import DIGITS_TO_ZERO
+from sparkctl.engines.log_rules import DIGITS_TO_ZERO, DIGITS_TO_ZERO_BYTES
 from sparkctl.errors import InvalidInput
 from sparkctl.files import open_regular_file, open_user_file, refuse_device
 from sparkctl.logs.line_effects import split_raw_line
-from sparkctl.logs.line_patterns import CLOCK, ZONE_OFFSET
+from sparkctl.logs.line_patterns import CLOCK, LOGGING_ERROR, TRACEBACK_HEADER, ZONE_OFFSET, is_quoted
+from sparkctl.model.text.sanitize import sanitize_line
 
 BLOCK_BYTES = 64 << 10
 _HALF_LINE_BYTES = 64 << 10  # half of the limit: of a longer line, head and tail are used
@@ -64,9 +65,7 @@ def open_log(path: Path, *, is_saved: bool = False) -> Iterator[ByteSource]:
     try:
         file: FileIO | BufferedReader = open_regular_file(path) if is_saved else open_user_file(path)
     except FileNotFoundError:
-        raise InvalidInput(
-            f"there is no file {path}", f"check the path: it was looked for in {path.absolute().parent}"
-        ) from None
+        raise InvalidInput(f"there is no file {path}", _advise_on_missing_file(path)) from None
     except OSError as error:
         if path.is_dir():
             raise InvalidInput(f"{path} is a directory", "name the log file in it") from None
@@ -74,6 +73,13 @@ def open_log(path: Path, *, is_saved: bool = False) -> Iterator[ByteSource]:
     with file:
         state = os.fstat(file.fileno())
         yield _BoundedSource(file, state.st_size) if stat.S_ISREG(state.st_mode) else _PipeSource(file)
+
+
+def _advise_on_missing_file(path: Path) -> str:
+    try:
+        return f"check the path: it was looked for in {path.absolute().parent}"
+    except FileNotFoundError:
+        return "the working directory was removed: change to one that exists, or give the whole path"
 
 
 def refuse_endless_stdin(stdin: TextIO) -> None:
@@ -580,6 +586,114 @@ class _GzipInput:
 
     def __init__(self, source: ByteSource) -> None:
         self.read = source.read
+
+
+_HEADER_BYTES, _LOGGING_ERROR_BYTES = TRACEBACK_HEADER.encode(), LOGGING_ERROR.encode()
+_FRAME_AFTER_PREFIX = re.compile(r"(?:\s*\| )?\s+File \"")
+_PREFIX_ENDS = re.compile(r"(?<=[ \]>:|)])(?! )")
+_PREFIX_TOKENS = re.compile(r"\d+| +|.", re.DOTALL)
+# A program that calls it less than an error goes on after it.
+_BELOW_ERROR = re.compile(
+    r"\b(?:DEBUG|INFO|NOTICE|WARN(?:ING)?)\b|[\[(](?:[DIW]|info|debug|warn(?:ing)?)[\])]", re.IGNORECASE
+)
+_MAX_PREFIX_PARTS = 16
+_MAX_OTHER_LINES = 20  # of other programs within a traceback
+
+
+def strip_traceback_prefixes(blocks: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the blocks without what stands before each line of a traceback, whatever it is: before the header and the frame below it
+    the same, digits aside. Other lines stay: in a log of several writers only some have a prefix."""
+    stripper, held = _TracebackStripper(), b""
+    for block in blocks:
+        block = held + block
+        block, held = stripper.strip_block(block)
+        yield block
+    if held:
+        yield held
+
+
+class _TracebackStripper:
+    """``_prefix`` matches what stands before each line of the traceback that is read, None outside of one."""
+
+    def __init__(self) -> None:
+        self._prefix: re.Pattern[str] | None = None
+        self._is_open = False  # its exception was not read yet
+        self._others = 0
+
+    def strip_block(self, block: bytes) -> tuple[bytes, bytes]:
+        """Return the block without prefixes, and its last line if only the next block shows what that is."""
+        found, done, at = list[bytes](), 0, 0  # ``found``: what was made of the block up to ``done``
+        while True:
+            if self._prefix is not None:
+                done = at = self._strip_lines(block, at, found)
+            if (place := block.find(_HEADER_BYTES, at)) < 0:
+                return b"".join([*found, block[done:]]) if found else block, b""
+            start, at = block.rfind(b"\n", 0, place) + 1, block.find(b"\n", place) + 1
+            if (
+                start == place
+                or place - start > _MAX_PREFIX_CHARS
+                or _begins_with_known_header(block[start:place].translate(DIGITS_TO_ZERO_BYTES))
+            ):
+                continue
+            if not (after := block.find(b"\n", at) + 1):
+                return b"".join([*found, block[done:start]]), block[start:]
+            self._prefix = _find_traceback_prefix(block[start:at], block[at:after])
+            if self._prefix is not None:
+                before = block.rfind(b"\n", done, max(done, start - 1)) + 1 or done
+                at = before if _LOGGING_ERROR_BYTES in block[before:start] else start
+                found.append(block[done:at])
+                self._is_open, self._others = True, 0
+
+    def _strip_lines(self, block: bytes, at: int, found: list[bytes]) -> int:
+        """Add the lines from this place on to ``found``, as far as the traceback goes; return the place after them."""
+        while self._prefix is not None and at < len(block):
+            end = block.find(b"\n", at) + 1
+            text = sanitize_line(block[at : end - 1].decode("utf-8", "replace"))
+            matched = self._prefix.match(text)
+            if matched is None or len(text) - len(_read_line(text)) >= matched.end() < len(text):
+                self._others += 1  # also a record with a header that is known
+                if not self._is_open or self._others > _MAX_OTHER_LINES:
+                    self._prefix = None
+                    break
+                found.append(block[at:end])
+            else:
+                rest = text[matched.end() :]
+                self._is_open, self._others = rest[:1] in ("", " ", "|", "+") or TRACEBACK_HEADER in rest, 0
+                found.append(f"{rest}\n".encode("utf-8", "replace"))
+            at = end
+        return at
+
+
+@lru_cache(_SAMPLE_LINES)
+def _begins_with_known_header(head: bytes) -> bool:
+    """Tell whether the engines read as a traceback's header what follows this beginning of a line."""
+    return _read_line(head.decode("utf-8", "replace") + TRACEBACK_HEADER).startswith(TRACEBACK_HEADER)
+
+
+def _find_traceback_prefix(raw: bytes, next_raw: bytes) -> re.Pattern[str] | None:
+    """Return a matcher for what stands before the header of a traceback and before its first frame; None where that is nothing, is
+    not the same, or is known."""
+    if b' File "' not in next_raw:
+        return None
+    line, after = (sanitize_line(one.decode("utf-8", "replace")) for one in (raw, next_raw))
+    head, header, rest = line.partition(TRACEBACK_HEADER)
+    head = head.removesuffix("  + Exception Group ")
+    if not head.strip() or rest.strip() or is_quoted(line) or _BELOW_ERROR.search(head):
+        return None
+    for at in [*(end.start() for end in islice(_PREFIX_ENDS.finditer(head), _MAX_PREFIX_PARTS)), len(head)]:
+        if _read_line(line[at:]).lstrip("+ ").removeprefix("Exception Group ").startswith(header):
+            prefix = _compile_text_prefix(line[:at])
+            found = prefix.match(after)
+            is_frame = found is not None and _FRAME_AFTER_PREFIX.match(_read_line(after[found.end() :])) is not None
+            return prefix if is_frame else None
+    return None
+
+
+def _compile_text_prefix(text: str) -> re.Pattern[str]:
+    """Return a matcher for a prefix with any digits, whose last blanks are missing where the line has nothing else."""
+    tokens = _PREFIX_TOKENS.findall(text.rstrip(" "))
+    parts = (r"\d+" if token.isdecimal() else " +" if token[0] == " " else re.escape(token) for token in tokens)
+    return re.compile(f"{''.join(parts)}(?:{' ' * (len(text) - len(text.rstrip(' ')))}| *$)")
 
 
 _MIN_WIDTH, _MAX_WIDTH = 40, 400  # columns of a terminal or a paste

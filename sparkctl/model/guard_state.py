@@ -125,7 +125,8 @@ class GuardState:
     """What the guard reports about itself.
 
     ``locked``: its memory cannot be swapped out. ``docker``: whether Docker answered last, None before the first
-    request. ``receipts``: ids (12 characters) of containers that it killed and has a receipt for.
+    request. ``log_trouble``: why it cannot read the kernel's log, in which refusals of the GPU's
+    driver are. ``receipts``: ids (12 characters) of containers that it killed and has a receipt for.
     """
 
     since: float
@@ -136,6 +137,7 @@ class GuardState:
     swap_free: int | None = None
     rights: GuardPermissions = GuardPermissions()
     locked: bool | None = None
+    log_trouble: str | None = None
     docker: bool | None = None
     watches: tuple[GuardWatch, ...] = ()
     events: tuple[GuardEvent, ...] = ()

@@ -24,6 +24,7 @@ class KernelEventKind(StrEnum):
     WIFI = "wifi"
     HUNG_TASK = "hung-task"
     KERNEL_FAULT = "kernel-fault"
+    HARDWARE = "hardware"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +59,7 @@ class KernelEvent:
     """An event of the kernel. ``at``, ``last``: unix seconds by the node's clock; ``hours``: how long it matters, None: until
     the next boot. ``many``: a note becomes a warning, and a warning a problem, from so many in that time on, None: never.
 
-    ``ends_programs``: whether it ends the programs that it hits.
+    ``ends_programs``: whether it ends the programs that it hits; ``is_evidence``: whether it may end or starve one at all.
     """
 
     kind: KernelEventKind
@@ -77,6 +78,7 @@ class KernelEvent:
     pid: int | None
     xid: int | None
     ends_programs: bool
+    is_evidence: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -85,6 +85,7 @@ def decode_kernel_line(line: KernelLine, to_unix: Callable[[float], float]) -> K
             pid=int(named["pid"]) if "pid" in named else None,
             xid=int(named["xid"]) if "xid" in named else None,
             ends_programs=bool(row.get("ends_programs", rule.kind in _ENDING_KINDS)),
+            is_evidence=row.get("is_evidence", True),
         )
     return None
 
@@ -343,8 +344,8 @@ def _hits_container(event: KernelEvent, container: Container) -> bool:
 
 def _is_of_machine(event: KernelEvent) -> bool:
     """Tell whether an event that names no program of this container may still have hit it."""
-    if event.kind in _GPU_KINDS:
-        return False  # of another container
+    if event.kind in _GPU_KINDS or not event.is_evidence:
+        return False  # of another container, or harmless for all
     return event.severity is not Severity.NOTE or event.kind is KernelEventKind.DRIVER_MEMORY
 
 

@@ -40,7 +40,7 @@ NEEDLES = (
     rb"NVRM: |[Oo]ut of memory|oom-kill:|AER: |PCIe Bus Error|mlx5_|ibv_reg_mr|ib_umem|infiniband"
     rb"|nvme|EXT4-fs|XFS |BTRFS|[Rr]ead-only|I/O error|mt79|mt76|[Tt]hrottl|[Tt]hermal|temperature"
     rb"|blocked for more than|soft lockup|hard LOCKUP|rcu: .*stall|Oops|Kernel panic|BUG: |Unable to handle kernel"
-    rb"|Internal error: |SError Interrupt"
+    rb"|Internal error: |SError Interrupt|DPC: |NETDEV WATCHDOG|\[Hardware Error\]: event severity"
 )
 NEEDLE_PATTERN = re.compile(NEEDLES)
 DRIVER_REFUSAL_PATTERN = re.compile(rb"NVRM: .*(?:NV_ERR_NO_MEMORY|failed to allocate 0x[0-9a-f]+ bytes for IOVA)")
@@ -289,11 +289,17 @@ def open_kernel_log(root: str, history: bool = True, follows: bool = True) -> Ke
         argv = ["journalctl", "-k", "-b", "-n", most, "-o", "short-monotonic", *JOURNAL_FORMAT]
         pipe = LogPipe("journal", [*argv, "-f"] if follows else argv, JOURNAL_PATTERN, follows=follows)
         return KernelLogReader(pipe, None)
-    if history and can_read_buffer():
-        command = f"while dmesg -r; do sleep {DMESG_PAUSE_SECONDS}; done" if follows else "dmesg -r"
-        argv = ["sh", "-c", command]
-        return KernelLogReader(LogPipe("dmesg", argv, DMESG_PATTERN, repeats=True, follows=follows), None)
+    if can_read_buffer():
+        return KernelLogReader(open_dmesg(history, follows), None)
     return KernelLogReader(None, trouble + "; the journal: none, or not readable for this user")
+
+
+def open_dmesg(history: bool, follows: bool) -> LogPipe:
+    """Return the kernel's buffer as dmesg prints it, again and again if it ``follows``."""
+    command = f"while dmesg -r; do sleep {DMESG_PAUSE_SECONDS}; done" if follows else "dmesg -r"
+    pipe = LogPipe("dmesg", ["sh", "-c", command], DMESG_PATTERN, repeats=True, follows=follows)
+    pipe.newest = -1.0 if history else time.monotonic()  # what is older is skipped as what was read before
+    return pipe
 
 
 def has_program(name: str) -> bool:

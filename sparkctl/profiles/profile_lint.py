@@ -170,8 +170,8 @@ def list_start_warnings(
             message=redact(sanitize_line(one.message), secrets),
             setting=one.setting,
             instead=others if one.kind is LintRule.KNOWN_TRAP else (),
-            refused_flag=sanitize_line(one.flag)
-            if is_certain and one.ends_start and one.level is LintSeverity.ERROR
+            refused_flag=sanitize_line(flag_check.name_whole_flag(one.flag, chosen.catalogue))
+            if chosen is not None and is_certain and one.ends_start and one.level is LintSeverity.ERROR
             else None,
             is_patchable=one.kind in _PATCHABLE_RULES,
         )

@@ -87,6 +87,8 @@ def _format_guard_state(guard: GuardState) -> str:
     )
     if guard.locked is False:
         words.append("memory not locked")
+    if guard.log_trouble is not None:
+        words.append(f"does not see refusals of the GPU's driver ({sanitize_line(guard.log_trouble)})")
     return "   ".join(words)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from types import MappingProxyType
 
 from sparkctl.model.finding import Finding, Severity
@@ -66,6 +67,7 @@ def _count_findings(node: NodeName, found: Sequence[Finding], width: int | None)
 _COLUMNS = ("NODE", "MODEL", "STATE", "MEMORY", "TOK/S", "URL", "AGE")
 _RIGHT_COLUMNS = ("MEMORY", "TOK/S")
 _GAP = "  "
+_MOST_SHORTENED = 2
 _MIN_COLUMNS = {
     "MODEL": 14,
     "NODE": 8,
@@ -80,16 +82,20 @@ def format_status_table(
     width: int | None,
     found_on: Mapping[NodeName, Sequence[Finding]] = MappingProxyType({}),
 ) -> list[TextRow]:
-    """Return the table of ``status``; no row of it is wider than ``width``. What does not fit is in the wide form.
+    """Return the table of ``status``; no row of it is wider than ``width``: addresses are shortened first, then names. Where it
+    does not fit at all, the wide form is returned, which wraps.
 
     ``found_on``: what one look at each node found; it is counted.
     """
-    cells = [_list_row_cells(view) for view in views]
-    rates = any(row[_COLUMNS.index("TOK/S")].text for rows in cells for row in rows)
     head = tuple(Span(name, TextStyle.LABEL) for name in _COLUMNS)
-    shown = [at for at, name in enumerate(_COLUMNS) if rates or name != "TOK/S"]
-    table = [[row[at] for at in shown] for row in (head, *(row for rows in cells for row in rows))]
-    lines = iter(_align_spans(table, [_COLUMNS[at] for at in shown], width))
+    for shortened in range(_MOST_SHORTENED + 1):
+        cells = [_list_row_cells(view, shortened) for view in views]
+        aligned = _align_spans([head, *chain.from_iterable(cells)], width, cuts_names=shortened == _MOST_SHORTENED)
+        if aligned is not None:
+            break
+    else:
+        return [paint_line(line) for line in format_status(views, width, found_on)]
+    lines = iter(aligned)
     found = [next(lines)]
     for view, rows in zip(views, cells, strict=True):
         found += [next(lines) for _ in rows]
@@ -98,18 +104,19 @@ def format_status_table(
     return found
 
 
-def _list_row_cells(view: NodeStatusView) -> list[tuple[Span, ...]]:
-    """Return the row of a node and those of its instances."""
+def _list_row_cells(view: NodeStatusView, shortened: int) -> list[tuple[Span, ...]]:
+    """Return the row of a node and those of its instances. ``shortened``: 1: addresses as host:port, 2: as :port."""
     empty, memory = Span(""), view.memory
     used = "" if view.state is not NodeState.OK else format_gib(None if memory is None else memory.used)
     room = "" if memory is None else f"{memory.available / GIB:.1f} of {format_gib(memory.total)} available"
+    room = room and (room, room.split(" ")[0] + " available", room.split(" ")[0] + " left")[shortened]
     state = empty if view.state is NodeState.OK else Span(str(view.state), get_state_style(view.state))
     name = Span(f"{get_state_symbol(view.state)} {view.name}", get_state_style(view.state))
     rows: list[tuple[Span, ...]] = [(name, empty, state, Span(used), empty, Span(room, TextStyle.LABEL), empty)]
     node = Span(f"  {view.name}", TextStyle.LABEL)
     if view.state is NodeState.OK and view.docker_known and not view.instances:
         rows.append((node, Span("nothing runs", TextStyle.LABEL), *[empty] * 5))
-    return [*rows, *((node, *_list_instance_spans(one)) for one in sort_by_owner(view.instances))]
+    return [*rows, *((node, *_list_instance_spans(one, shortened)) for one in sort_by_owner(view.instances))]
 
 
 def _name_instance(one: InstanceView) -> str:
@@ -124,7 +131,7 @@ def _describe_instance(one: InstanceView) -> tuple[str, str, TextStyle]:
     return f"{symbol} {_name_instance(one)} {describe_dependents(one)}".rstrip(), state, style
 
 
-def _list_instance_spans(one: InstanceView) -> tuple[Span, ...]:
+def _list_instance_spans(one: InstanceView, shortened: int) -> tuple[Span, ...]:
     name, state, style = _describe_instance(one)
     if one.step is not None and one.step.done is not None and one.step.total is not None and not one.is_kept:
         state += f" {one.step.done}/{one.step.total}"
@@ -133,10 +140,22 @@ def _list_instance_spans(one: InstanceView) -> tuple[Span, ...]:
         Span(name, style),
         Span(state, style),
         Span(format_gib(one.memory)),
-        Span("" if rate is None else f"{rate:.1f}"),
-        Span(sanitize_line(one.endpoint or _describe_worker_rank(one) or "")),
+        Span(f"{rate:.1f}" if rate is not None else "—" if one.phase is Phase.READY and one.endpoint else ""),
+        Span(
+            sanitize_line(
+                _shorten_address(one.endpoint, shortened) or _describe_worker_rank(one, short=shortened > 0) or ""
+            )
+        ),
         Span(format_age(one.status), TextStyle.LABEL),
     )
+
+
+def _shorten_address(url: str | None, shortened: int) -> str | None:
+    """Return a URL, its host and port, or its port alone."""
+    if url is None or not shortened:
+        return url
+    host = url.partition("://")[2] or url
+    return host if shortened == 1 else ":" + host.rpartition(":")[2]
 
 
 def format_age(status: str) -> str:
@@ -148,20 +167,20 @@ def format_age(status: str) -> str:
     return f"{'< ' if 'less than' in status.lower() else ''}{count} {_AGE_UNITS[found[2].lower()]}"
 
 
-def _align_spans(rows: list[list[Span]], names: list[str], width: int | None) -> list[TextRow]:
-    """Return the rows in columns of equal width; where they are too wide AGE goes, then cells are cut."""
-    widths = [max(measure_text(row[at].text) for row in rows) for at in range(len(names))]
-    if width is not None and sum(widths) + len(_GAP) * (len(names) - 1) > width:
-        rows, names, widths = [row[:-1] for row in rows], names[:-1], widths[:-1]
-        excess = sum(widths) + len(_GAP) * (len(names) - 1) - width
-        for name, least in _MIN_COLUMNS.items():
-            at = names.index(name)
-            cut = min(max(0, excess), max(0, widths[at] - least))
-            widths[at], excess = widths[at] - cut, excess - cut
+def _align_spans(rows: Sequence[Sequence[Span]], width: int | None, *, cuts_names: bool) -> list[TextRow] | None:
+    """Return the rows in columns of equal width, with ``cuts_names`` less than they need; None where they do not fit."""
+    widths = [max(measure_text(row[at].text) for row in rows) for at in range(len(_COLUMNS))]
+    excess = 0 if width is None else sum(widths) + len(_GAP) * (len(_COLUMNS) - 1) - width
+    for name, least in _MIN_COLUMNS.items() if cuts_names else ():
+        at = _COLUMNS.index(name)
+        cut = min(max(0, excess), max(0, widths[at] - least))
+        widths[at], excess = widths[at] - cut, excess - cut
+    if excess > 0:
+        return None
     lines = []
     for row in rows:
         spans: list[Span] = []
-        for span, name, wide in zip(row, names, widths, strict=True):
+        for span, name, wide in zip(row, _COLUMNS, widths, strict=True):
             text = join_text(truncate_row((span,), wide))
             blanks = " " * (wide - measure_text(text))
             spans += [Span(blanks + text if name in _RIGHT_COLUMNS else text + blanks, span.tone), Span(_GAP)]
@@ -300,12 +319,12 @@ def _list_instance_cells(one: InstanceView) -> list[str]:
     return [name, state, format_gib(one.memory), sanitize_line(where), more]
 
 
-def _describe_worker_rank(instance: InstanceView) -> str | None:
+def _describe_worker_rank(instance: InstanceView, *, short: bool = False) -> str | None:
     """Return the rank of a worker, None for anything else."""
     if instance.rank_position is None or instance.rank_position[0] == 0:
         return None
     index, count = instance.rank_position
-    return f"rank {index} of {count}" + (f", head on {instance.nodes[0]}" if instance.nodes else "")
+    return f"rank {index} of {count}" + (f", head on {instance.nodes[0]}" if instance.nodes and not short else "")
 
 
 def _align_columns(rows: list[list[str]], width: int | None) -> list[list[str]]:

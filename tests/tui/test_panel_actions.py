@@ -124,7 +124,7 @@ async def test_a_start_that_fails_says_why_with_its_proof(tmp_path: Path, monkey
         assert "CUDA ran out of memory" in shown
         assert "line " in shown
         assert "spark1 ✕ failed" in shown, "the tile has the cause; the events tell when"
-        assert "spark1  qwen36: failed after" in shown
+        assert "spark1   qwen36: failed after" in shown
 
 
 async def test_dropping_caches_says_once_what_it_gave_and_takes_no_key(

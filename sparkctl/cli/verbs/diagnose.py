@@ -11,7 +11,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from sparkctl.cli.options import (
-    complete_instances,
+    complete_logged_instances,
     create_context,
     json_document_option,
     node_option,
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 def _complete_log_source(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     return [
-        *(CompletionItem(name) for name in complete_instances(ctx, param, incomplete)),
+        *(CompletionItem(name) for name in complete_logged_instances(ctx, param, incomplete)),
         CompletionItem(incomplete, type="file"),
     ]
 

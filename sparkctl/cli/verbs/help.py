@@ -19,12 +19,12 @@ def _complete_subjects(ctx: click.Context, param: click.Parameter, incomplete: s
 
 
 @click.command("help", short_help="Explain a command or a topic.")
-@click.argument("words", nargs=-1, metavar="[COMMAND|CAUSE|TOPIC]", shell_complete=_complete_subjects)
+@click.argument("words", nargs=-1, metavar="[COMMAND|CAUSE|FINDING|TOPIC]", shell_complete=_complete_subjects)
 @click.option("--man", "as_man", is_flag=True, help="Print the manual page of the command, for man.")
 @click.pass_context
 def help_command(ctx: click.Context, words: tuple[str, ...], as_man: bool) -> int:
-    """Explain a command as `sparkctl COMMAND --help` does, the cause of a failed start, or print a page of the documentation. Without
-    words: all commands and topics.
+    """Explain a command as `sparkctl COMMAND --help` does, the cause of a failed start, a finding, or print a page of the documentation.
+    Without words: all commands and topics.
 
     \b
     sparkctl help up
@@ -57,7 +57,11 @@ def help_command(ctx: click.Context, words: tuple[str, ...], as_man: bool) -> in
             click.echo_via_pager("\n".join(lines))
         else:
             stdout.print_lines(lines)
-    elif (found := _find_command(root, words[:1])) is not None and not isinstance(found.command, click.Group):
+    elif len(words) == 1 and words[0] in (findings := _list_findings()):
+        stdout.print_lines(
+            _fit_terminal([f"{words[0]}:", *findings[words[0]], "", "All findings: sparkctl help findings"])
+        )
+    elif (found := _find_command(root, words[:1])) is not None and _takes_words(found, words[1:]):
         stdout.print_line(found.get_help())  # `history show` is a word of `history`
     elif sections := _find_headings(" ".join(words)):
         page, heading, lines = sections[0]
@@ -74,8 +78,9 @@ def help_command(ctx: click.Context, words: tuple[str, ...], as_man: bool) -> in
         subject = " ".join(words)
         if hint := VERB_HINTS.get(subject):
             raise InvalidInput(f"sparkctl has no command {subject}", hint)
-        known = (*_list_verbs(root), *_list_topics(), *FailureCause)
+        known = (*_list_verbs(root), *_list_topics(), *FailureCause, *_list_findings())
         near = find_closest_match(_ABBREVIATION.sub("out-of-memory", subject), known, cutoff=0.7)
+        near = near or (words[0] if words[0] in known else None)
         meant = f"; did you mean `{near}`?" if near else ""
         raise InvalidInput(f"there is no help about {subject!r}{meant}", f"sparkctl help {near or ''}".rstrip())
     return 0
@@ -110,6 +115,21 @@ def _find_section(name: str) -> list[str]:
         return []
     text = re.split(r"\n(?:#|<!--)", rest)[0].strip().replace("**", "")
     return [f"{name}:", *text.splitlines(), "", "All causes: sparkctl help causes"]
+
+
+def _list_findings() -> dict[str, list[str]]:
+    """Return what the page of findings says of each: what it means, and what to do."""
+    page = (_docs_dir() / "findings.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| \*([\w-]+)\* \| (.+) \| (.+) \|$", page, re.MULTILINE)
+    return {
+        name: [meaning, *(["", f"What to do: {remedy}"] if remedy != "—" else [])] for name, meaning, remedy in rows
+    }
+
+
+def _takes_words(found: click.Context, words: Sequence[str]) -> bool:
+    """Tell whether these words may stand after a verb, as `show` after `history`."""
+    usage = " ".join(found.command.collect_usage_pieces(found))
+    return not isinstance(found.command, click.Group) and set(words) <= set(re.findall(r"[a-z]+", usage))
 
 
 def _find_headings(words: str) -> list[tuple[str, str, list[str]]]:

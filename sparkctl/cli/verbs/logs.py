@@ -12,7 +12,7 @@ import click
 from sparkctl.cli.options import (
     PreparedVerb,
     RequestCommand,
-    complete_instances,
+    complete_logged_instances,
     create_context,
     is_configured_node,
     json_option,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 @click.command("logs", cls=RequestCommand, short_help="Show an instance's log, even after its container is gone.")
-@click.argument("instance", required=False, shell_complete=complete_instances)
+@click.argument("instance", required=False, shell_complete=complete_logged_instances)
 @node_option(many=True)
 @click.option("-f", "--follow", is_flag=True, help="Print new lines as they arrive, through reconnects.")
 @click.option("--since", callback=parse_duration_option, metavar="TIME", help="Show only the last TIME, e.g. 10m.")

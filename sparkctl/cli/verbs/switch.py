@@ -46,13 +46,14 @@ from sparkctl.errors import InvalidInput
 @click.option(
     "--no-guard", is_flag=True, help="Start it without the guard that stops it before the node's memory runs out."
 )
+@click.option("--force", is_flag=True, help="Start it even if it has a flag that its engine does not know.")
 @click.option("--continue", "continues", is_flag=True, help="Finish an interrupted switch, as `resume` does.")
 @click.option("--abort", "aborts", is_flag=True, help="Undo an interrupted switch, as `abort` does.")
 @json_option
 @click.pass_context
 def switch_command(
     ctx: click.Context, profile: str | None, node: tuple[str, ...], dry_run: bool, keep_going: bool, no_rollback: bool, again: bool,
-    timeout: float | None, overrides: tuple[str, ...], no_guard: bool, continues: bool, aborts: bool, as_json: bool,
+    timeout: float | None, overrides: tuple[str, ...], no_guard: bool, force: bool, continues: bool, aborts: bool, as_json: bool,
 ) -> PreparedVerb:  # fmt: skip
     """Stop what conflicts with PROFILE, start PROFILE, and start the old instances again if that fails.
 
@@ -68,7 +69,7 @@ def switch_command(
     if continues or aborts:
         way = "resume" if continues else "abort"
         given = {"--abort": continues and aborts, "PROFILE": profile, "--dry-run": dry_run, "--keep-going": keep_going, "--no-rollback": no_rollback,
-                 "--again": again, "--timeout": timeout, "--set": overrides, "--no-guard": no_guard}  # fmt: skip
+                 "--again": again, "--timeout": timeout, "--set": overrides, "--no-guard": no_guard, "--force": force}  # fmt: skip
         if idle := next((name for name, value in given.items() if value), None):
             raise click.UsageError(f"--{'continue' if continues else way} takes no {idle}", ctx)
 
@@ -99,6 +100,7 @@ def switch_command(
         environ=os.environ,
         words=(profile, *format_overrides(overrides)),
         guarded=not no_guard,
+        forced=force,
         once_more=again,
     )
     return PreparedVerb(request=request, printer=lambda: SwitchPrinter(dry_run))

@@ -235,9 +235,9 @@ def check_flags(
         (one, proof.format_remedy(one, request.to_start_request().build_switch_command))
         for one in list_start_warnings(request.profile, proof.library)
     ]
-    refuse_wrong_flags(
-        (one for one, _ in found), next((remedy for one, remedy in found if one.refused_flag is not None), None), ""
-    )
+    if not request.forced:
+        remedy = next((remedy for one, remedy in found if one.refused_flag is not None), None)
+        refuse_wrong_flags((one for one, _ in found), remedy, "; to start it as it is: --force")
     yield from ((one.message, remedy) for one, remedy in found)
 
 

@@ -87,13 +87,14 @@ class _SwitchRun:
             if not self.request.dry_run:
                 docker_client.preload_docker_sdk()
             plan = await interruptible(self._plan_switch(self.ctx), _UNCHANGED_MESSAGE)
+            goes = frozenset(container for _, container in _list_stopped_container_ids(plan))
+            warnings = () if plan.is_there else tuple(check_flags(self.request, self.sites, goes))
             emit(SwitchPlanned(self.ctx.clock.unix_time(), plan.nodes[0], plan))
             emit = self.emit = deduplicate_warnings(emit, plan.cautions)
             if plan.obstacles:
                 self._refuse_impossible(plan)
             if self.request.dry_run:
-                goes = frozenset(container for _, container in _list_stopped_container_ids(plan))
-                for message, hint in () if plan.is_there else check_flags(self.request, self.sites, goes):
+                for message, hint in warnings:
                     emit(WarningEmitted(self.ctx.clock.unix_time(), plan.nodes[0], message, hint))
                 return self._build_planned_end()
             launches = [site.coming.plan for site in self.sites if site.coming is not None]

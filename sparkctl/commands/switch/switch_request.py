@@ -26,12 +26,14 @@ class SwitchInstance(LaunchRequest):
         known: every node that may hold a rank of a stopped model, ``nodes`` included.
         keep_going: continue although a node that only loses something is silent, or a check has no clear result.
         rolls_back: False: leave a failed new instance as it is, so that somebody can examine it.
+        forced: start although a flag is not in the engine's catalogue.
         from_up: it is an ``up --replace``: without a plan to look at first.
     """
 
     known: Sequence[Node]
     keep_going: bool = False
     rolls_back: bool = True
+    forced: bool = False
     from_up: bool = False
 
     def format_as_command(self) -> tuple[str, ...]:
@@ -42,6 +44,7 @@ class SwitchInstance(LaunchRequest):
             "--keep-going": self.keep_going,
             "--no-rollback": not self.rolls_back,
             "--no-guard": not self.guarded,
+            "--force": self.forced,
             "--again": self.once_more,
             "--dry-run": self.dry_run,
             f"--timeout={self.timeout or 0:g}s": self.timeout is not None,
@@ -63,10 +66,10 @@ class SwitchInstance(LaunchRequest):
 
     def to_start_request(self, kept: Iterable[str] = ()) -> StartInstance:
         """Return the `up` request for the new instance; ``kept``: the containers that a rollback may need."""
-        flags = (("--keep-going", self.keep_going), ("--no-rollback", not self.rolls_back))
+        flags = (("--keep-going", self.keep_going), ("--no-rollback", not self.rolls_back), ("--force", self.forced))
         return StartInstance(
             profile=self.profile, engine=self.engine, nodes=self.nodes, timeout=self.timeout, environ=self.environ, words=self.words,
-            guarded=self.guarded, once_more=True, kept=frozenset(kept), known=self.known,
+            guarded=self.guarded, once_more=True, forced=self.forced, kept=frozenset(kept), known=self.known,
             switch_flags=tuple(flag for flag, given in flags if given),
         )  # fmt: skip
 
@@ -76,7 +79,8 @@ class SwitchInstance(LaunchRequest):
         return cls(
             profile=start.profile, engine=start.engine, nodes=start.nodes, names_nodes=start.names_nodes,
             known=tuple({node.name: node for node in (*start.nodes, *known)}.values()), dry_run=start.dry_run,
-            timeout=start.timeout, environ=start.environ, words=start.words, guarded=start.guarded, once_more=start.once_more, from_up=from_up,
+            timeout=start.timeout, environ=start.environ, words=start.words, guarded=start.guarded, forced=start.forced,
+            once_more=start.once_more, from_up=from_up,
         )  # fmt: skip
 
     @property

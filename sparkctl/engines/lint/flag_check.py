@@ -209,7 +209,10 @@ def _describe_bad_choice(what: str, name: str, word: str, choices: tuple[str, ..
     message = f"{what} of {context} does not take {quote_value(word, name)}"
     if len(choices) <= _MAX_LISTED_CHOICES:
         return f"{message}; it is one of {', '.join(choices)}"
-    near = find_closest_match(word, choices, _MIN_VALUE_SIMILARITY)
+    longer = [
+        one for one in choices if len(word) > 2 and word.casefold() in one
+    ]  # of several formats spelling prefers none
+    near = " or ".join(longer) if len(longer) > 1 else find_closest_match(word, choices, _MIN_VALUE_SIMILARITY)
     return (
         f"{message}; did you mean {near}?"
         if near
@@ -537,7 +540,8 @@ def _allow_patched_flags(found: Iterable[LintMessage], profile: Profile, context
     named: set[str] = set()
     for one in found:
         name = one.flag.lstrip("-").replace("_", "-")
-        if name not in own or not _is_error(one):
+        whole = name_whole_flag(one.flag, context.catalogue).lstrip("-")
+        if not {name, whole} & own or not _is_error(one):
             yield one
         elif name not in named:
             named.add(name)
@@ -545,6 +549,12 @@ def _allow_patched_flags(found: Iterable[LintMessage], profile: Profile, context
             yield LintMessage(
                 kind=LintRule.PATCHED_FLAG, level=LintSeverity.INFO, where=one.where[:2], message=message, flag=one.flag
             )
+
+
+def name_whole_flag(word: str, catalogue: FlagCatalogue) -> str:
+    """Return the name of the flag that ``word`` is short for, with dashes; the word itself for no flag, or a part of its value."""
+    reading = match_flag(word, catalogue)
+    return word if reading.flag is None or reading.key is not None else reading.flag.name
 
 
 def _is_error(one: LintMessage) -> bool:

@@ -163,10 +163,10 @@ def _estimate_with_workspace(subject: EstimateInput, room: AvailableMemory, at: 
     first = estimate_cuda_context()
     before = max(0, room.available - (first.size or 0))
     space = EstimatePart(
-        name="draft workspace",
+        name="draft workspace with KV cache",
         size=int(at * before),
         obtained=EstimateSource.FLAGS,
-        words=f"mem-fraction-static {at:g} × the {format_gib(before)} that CUDA has free, taken before the weights; the KV cache lies in it",
+        words=f"mem-fraction-static {at:g} × the {format_gib(before)} that CUDA has free, taken before the weights",
     )
     return MemoryEstimate(
         parts=(

@@ -334,6 +334,7 @@ class GuardDaemon:
             **{name: last.get(name) for name in ("available", "free", "page_cache", "swap_free")},
             "rights": self.caches.get_permissions(),
             "locked": self.is_locked,
+            "log_trouble": self.refusals.kernel_log.trouble,
             "docker": self.docker.is_responding,
             "watches": [watch.to_json() for watch in self.watches],
             "events": list(self.events.last),

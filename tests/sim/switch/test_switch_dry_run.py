@@ -66,3 +66,14 @@ def test_what_is_missing_comes_with_the_way_to_get_it(change: str, ways: list[st
     (plan,) = [json.loads(line)["plan"] for line in ran.stdout.splitlines() if '"switch-plan"' in line]
     assert len(plan["obstacles"]) == 2
     assert plan["hints"] == list(dict.fromkeys(ways))
+
+
+def test_a_flag_that_the_engine_lacks_is_refused_before_the_plan_is_shown() -> None:
+    words = ("switch", "qwen36", "--node", "spark1", "--dry-run", "--set", "args.mem-fraction-statc=0.5")
+    refused = run_demo(*words, scenario="big-model")
+    assert (refused.returncode, refused.stdout) == (6, "")
+    assert "starts" not in refused.stderr
+    assert "to start it as it is: --force" in refused.stderr
+    forced = run_demo(*words, "--force", scenario="big-model")
+    assert (forced.returncode, "--mem-fraction-statc" in forced.stderr) == (0, True)
+    assert re.search(r"\+ qwen36 .* starts\n", forced.stdout)

@@ -36,8 +36,17 @@ def test_a_reader_that_goes_ends_the_command_quietly(words: list[str]) -> None:
 def test_a_full_disk_is_told_in_one_sentence(words: list[str]) -> None:
     with Path("/dev/full").open("w") as full:
         ran = subprocess.run([*DEMO, *words], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
-    assert ran.returncode == 2
+    assert ran.returncode == 74
     assert ran.stderr == "sparkctl: cannot write to stdout: No space left on device\n"
+
+
+@pytest.mark.parametrize(("verb", "code"), [("status", 74), ("status --json", 74), ("--scenario empty status -q", 0)])
+def test_only_what_prints_needs_its_stdout(verb: str, code: int) -> None:
+    words = ["sh", "-c", '"$@" >&-', "sh", *DEMO, *verb.split()]
+    ran = subprocess.run(words, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert (ran.returncode, "cannot write to stdout: Bad file descriptor" in ran.stderr) == (code, code == 74), (
+        ran.stderr
+    )
 
 
 @pytest.mark.parametrize("closed", ["2>&-", "2>/dev/full"])

@@ -103,7 +103,7 @@ def test_all_the_flags_of_nextn_at_082_on_0512_take_the_workspace_first_and_do_n
     code, document = run_plan(*words, "--node", "spark1")
     (node,) = document["nodes"]
     assert (code, node["answer"], node["largest"]["field"]) == (6, "short", SHARE)
-    assert any(part["name"] == "draft workspace" for part in node["parts"])
+    assert any(part["name"] == "draft workspace with KV cache" for part in node["parts"])
     (way,) = node["commands"]
     assert run_demo(*way.split()[1:], "--dry-run").returncode == 0, "what is advised is not refused"
 

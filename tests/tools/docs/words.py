@@ -22,7 +22,7 @@ EXIT_CODES: dict[int, str] = {
     "`resume` and `abort`",
     129: "as 130: the terminal was closed (SIGHUP)",
     70: "a defect in sparkctl; `SPARKCTL_DEBUG=1` shows where",
-    74: "the command succeeded, but the recording (`--record`) could not be written",
+    74: "the output could not be written; or the command succeeded, but the recording (`--record`) could not be written",
     141: "the reader of stdout went away (for example `| head`)",
 }
 

@@ -244,7 +244,7 @@ async def test_what_was_done_before_fills_the_room_below_the_tiles_of_idle_spark
     before.record_end("failed", 5)
     async with SimulatedSparks("empty", **FAST) as sparks, open_panel_on(sparks, tmp_path, (120, 40)) as pilot:
         shown = await wait_for_text(pilot, lambda text: "200G" in text and "start qwen36: failed" in text)
-        assert "spark1  start qwen36: failed" in shown[shown.index("200G") :]
+        assert "spark1   start qwen36: failed" in shown[shown.index("200G") :]
 
 
 async def test_an_idle_spark_offers_what_fits_with_what_its_last_start_measured(

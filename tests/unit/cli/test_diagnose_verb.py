@@ -65,7 +65,7 @@ def test_words_for_people(tmp_path: Path) -> None:
 
 def test_what_cannot_be_read_is_exit_2_and_says_why(tmp_path: Path) -> None:
     (tmp_path / "noise.log").write_bytes(os.urandom(1 << 16))
-    for word, why in ((str(tmp_path), "is a directory"), ("none.log", "there is no file none.log"),
+    for word, why in ((str(tmp_path), "is a directory"), (".", ". is a directory"), ("none.log", "there is no file none.log"),
                       ("noise.log", "noise.log is not a log"), ("howl", "no file howl, no instance howl")):  # fmt: skip
         ran = run_diagnose(word, "--json", cwd=tmp_path)
         assert ran.returncode == 2, word

@@ -40,6 +40,7 @@ def test_each_verb_is_in_one_group_and_has_two_examples() -> None:
                                              ("help permission", "use Docker. Do: Correct"),
                                              ("help exit-codes", "| 6 |"),
                                              ("help topics", "Topics: "), ("help history show", "Usage: sparkctl history"),
+                                             ("help stuck-clock", "What to do: Shut down"), ("help drafts-rejected", "All findings: "),
                                              ("help keys", "| `:` command |"),
                                              ("help profiles import", "Usage: sparkctl profiles import")])  # fmt: skip
 def test_help_and_version(line: str, words: str) -> None:
@@ -59,6 +60,14 @@ def test_the_words_of_another_command_ask_for_nothing(words: str, asks: bool) ->
 def test_help_of_nothing_that_exists_is_refused() -> None:
     run = run_command("help statsu")
     assert (run.exit_code, "did you mean" in run.stderr) == (2, True)
+    for words in ("up extra", "history show extra"):
+        run = run_command(f"help {words}")
+        assert (run.exit_code, run.stdout, f"did you mean `{words.split()[0]}`?" in run.stderr) == (2, "", True)
+
+
+def test_a_number_that_no_entry_has_is_named() -> None:
+    run = run_command("history 99999999999999999999")
+    assert (run.exit_code, "the history has no entry 99999999999999999999" in run.stderr) == (2, True)
 
 
 def test_yaml_and_json_say_the_same() -> None:
@@ -106,6 +115,9 @@ def test_switch_continues_and_aborts_as_resume_and_abort_do() -> None:
         ("qwen36-ngram", ["args.mem-fraction-statc=0.5", "image=own/sglang:latest"], [None]),
         ("qwen36-ngram", ["args.speculative-algorithm=NGRAMM"], ["--speculative-algorithm"]),
         ("qwen36-ngram", ["args.speculative-algorithm=NGRAMM", "engine_version=0.5.99"], [None]),
+        ("qwen36-ngram", ["args.tp=two"], ["--tensor-parallel-size"]),
+        ("qwen36-ngram", ["args.tp=two", "patched_flags=[tensor-parallel-size]"], [None]),
+        ("qwen36-ngram", ["args.tp=two", "patched_flags=[tp]"], [None]),
         ("qwen36-ngram", ["args.quantization=bogus"], ["--quantization"]),
         ("qwen36-vllm", ["args.max-num-seqs=banana"], ["--max-num-seqs"]),
         ("qwen36-vllm", ["args.max-num-seqs=banana", "patched_flags=[max-num-seqs]"], [None]),
@@ -332,3 +344,14 @@ def test_no_sentence_of_a_page_is_wider_than_the_terminal(topic: str) -> None:
     for columns in (60, 80, 120):
         wide = [row for row in format_page(lines, columns) if len(row) > columns and not row.startswith("    ")]
         assert [row for row in wide if " " in re.sub("`[^`]*`", "", row).strip()] == []
+
+
+def test_logs_completes_what_is_stopped_and_has_a_saved_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARKCTL_STATE", str(tmp_path))
+    for name in ("qwen36-old", "other"):
+        (tmp_path / "logs" / name / "spark1").mkdir(parents=True)
+    for verb in ("logs", "diagnose"):
+        command = CONTEXTS[f"sparkctl {verb}"].command
+        found = command.params[0].shell_complete(CONTEXTS[f"sparkctl {verb}"], "qwen36-o")
+        assert "qwen36-old" in [one.value for one in found]
+        assert "other" not in [one.value for one in found]

@@ -742,3 +742,30 @@ def test_a_restart_loop_whose_last_run_is_cut_off_ends_as_the_run_before_did() -
     assert found.verdict.evidence[0].line == 11
     second = diagnose_lines(*VLLM[:4], NO_SHARE, FAILED, *VLLM[:4])
     assert (second.runs, second.verdict) == (2, None)  # a second start is no loop: it may succeed
+
+
+@pytest.mark.parametrize(
+    ("asked", "free", "rest", "words"),
+    [
+        ("20.00 MiB", "70.20 GiB is free.", "", "sparkctl drop-caches"),
+        ("2.00 GiB", "5.00 GiB is free.", "", "NV_ERR_NO_MEMORY"),
+        ("20.00 MiB", "70.20 GiB is free.", " 8.00 GiB allowed;", "may hold 8.00 GiB only"),
+        ("2.25 GiB", "1.18 GiB is free.", "", "Lower args.gpu-memory-utilization"),
+        ("20.00 MiB", "512.00 MiB is free.", "", "Lower args.gpu-memory-utilization"),
+    ],
+)
+def test_memory_that_was_refused_although_it_was_free_is_not_too_large_a_share(
+    asked: str, free: str, rest: str, words: str
+) -> None:
+    found = diagnose_lines(
+        "INFO 06-01 10:00:00 [api_server.py:1000] vLLM API server version 0.11.0",
+        f"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate {asked}. GPU 0 has a total capacity of 119.64 GiB of "
+        f"which {free}{rest} Including non-PyTorch memory, this process has 40.00 GiB memory in use.",
+    ).verdict
+    assert found is not None
+    assert found.cause is FailureCause.CUDA_OUT_OF_MEMORY
+    assert words in found.remedy
+    is_refused = "Lower" not in words
+    assert found.confidence is (Confidence.LIKELY if is_refused else Confidence.CERTAIN)
+    assert (f"refused {asked} although" in found.summary) == is_refused
+    assert (found.field is None) == is_refused

@@ -17,7 +17,14 @@ from hypothesis import strategies as st
 from sparkctl.commands.diagnose_file import diagnose_bytes
 from sparkctl.errors import InvalidInput
 from sparkctl.logs.diagnosis import read_line_header
-from sparkctl.logs.log_file import BLOCK_BYTES, open_log, put_oldest_first, read_line_blocks, strip_wrapping
+from sparkctl.logs.log_file import (
+    BLOCK_BYTES,
+    open_log,
+    put_oldest_first,
+    read_line_blocks,
+    strip_traceback_prefixes,
+    strip_wrapping,
+)
 from tests.tools.diagnosis_table import load_posted_logs
 
 
@@ -90,6 +97,18 @@ def test_a_directory_or_a_missing_file_is_refused(tmp_path: Path) -> None:
             pass
     with open_log(Path(os.devnull)) as source:
         assert list(read_line_blocks(source, "null")) == []
+
+
+def test_a_missing_file_in_a_directory_that_was_removed_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    with pytest.raises(InvalidInput, match=r"there is no file x\.log") as refused, open_log(Path("x.log")):
+        pass
+    assert "directory was removed" in (refused.value.hint or "")
 
 
 def test_what_a_file_grows_by_meanwhile_is_left(tmp_path: Path) -> None:
@@ -185,6 +204,89 @@ def test_a_collectors_columns_are_known_by_their_shape_before_a_single_line(pref
     for line, cause in ((_ONE_LINE, "model-files"), ("sglang: error: unrecognized arguments: --x", "unknown-flag")):
         if "INFO" not in prefix or line is _ONE_LINE:
             assert diagnose_text(f"{prefix}{line}\n".encode())[1] == cause
+
+
+_BEFORE_TRACEBACK = [
+    "(APIServer pid=1) INFO 06-01 10:00:00 [api_server.py:1000] vLLM API server version 0.11.0",
+    "(APIServer pid=1) INFO 06-01 10:00:01 [model.py:1] Resolved architecture: Qwen3ForCausalLM",
+] + [f"(APIServer pid=1) INFO 06-01 10:00:{at:02} [utils.py:7] step {at}" for at in range(2, 20)]
+_FRAMES = ["Traceback (most recent call last):", '  File "/app/x.py", line 10, in <module>', "    main()"]
+TRACEBACKS = {
+    "unknown": [*_FRAMES, '  File "/app/x.py", line 5, in main', "    run()", "KeyError: 'weights'"],
+    "memory": [*_FRAMES, "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."],
+    "chain": [
+        *_FRAMES,
+        "ImportError: libcudart.so.12: cannot open shared object file: No such file or directory",
+        "",
+        "The above exception was the direct cause of the following exception:",
+        "",
+        *_FRAMES,
+        "RuntimeError: Failed to import it",
+    ],
+}
+# Before the lines of one writer among others; ``at``: a number that changes.
+WRITERS = [
+    "[2026-06-01 10:00:{at:02}] ERROR ",
+    "[2026-06-01 10:00:{at:02},123] [ERROR] ",
+    "[ERROR] ",
+    "ERROR ",
+    "ERROR: ",
+    "ERROR - ",
+    "ERROR | ",
+    "\x1b[31mERROR\x1b[0m ",
+    "[spark1] ",
+    "(spark1) ",
+    "spark1: ",
+    "spark1> ",
+    "vllm-0 ",
+    "#12 {at}.123 ",
+    "[1,{at}]<stderr>: ",
+    "[1,{at}]<stderr>:",
+    "{at}: ",
+    "[worker-1] stderr: ",
+    "[10:00:{at:02}] ",
+    "[E] ",
+    "<3>",
+    "2026-06-01T10:00:{at:02}.123Z spark1 | ",
+    "[spark1] (EngineCore pid=7) ERROR 06-01 10:00:{at:02} [core.py:7] ",
+]
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+def test_what_stands_before_each_line_of_a_traceback_alone_hides_nothing(writer: str) -> None:
+    for own, after in (((), ()), (("it starts", "loads 3 files"), ("bye",))):
+        for name, traceback in TRACEBACKS.items():
+            plain = [*_BEFORE_TRACEBACK, *own, *traceback, *after]
+            at = len(_BEFORE_TRACEBACK)
+            told = plain[:at] + [writer.format(at=at) + line for at, line in enumerate(plain[at:])]
+            expected, found = (
+                diagnose_bytes(
+                    io.BytesIO("".join(f"{line}\n" for line in lines).encode()), "it", None
+                ).diagnosis.verdict
+                for lines in (plain, told)
+            )
+            assert expected is not None, name
+            assert found == expected, name
+
+
+def test_what_stands_before_a_traceback_is_removed_across_blocks_and_from_nothing_else() -> None:
+    log = ["[a] x", "[a] Traceback (most recent call last):", '[a]   File "/x.py", line 1, in f', "else", "[a]     g()"]
+    log += ["[a] KeyError: 1", "", "[a] y"]
+    raw = "".join(f"{line}\n" for line in log)
+    expected = raw.replace("[a] ", "").replace("x\n", "[a] x\n", 1).removesuffix("y\n") + "[a] y\n"
+    for cuts in range(1, len(log)):
+        lines = raw.splitlines(keepends=True)
+        blocks = ["".join(lines[:cuts]).encode(), "".join(lines[cuts:]).encode()]
+        assert b"".join(strip_traceback_prefixes(blocks)).decode() == expected
+    for other in ("[WARNING] ", "2026-06-01 [info] ", "    ", "> "):
+        same = raw.replace("[a] ", other).encode()
+        assert b"".join(strip_traceback_prefixes([same])) == same
+    unlogged = raw.replace(
+        "x\n", "--- Logging error ---\n", 1
+    ).encode()  # of a record that could not be written: no failure
+    assert b"".join(strip_traceback_prefixes([unlogged])).startswith(b"--- Logging error ---\nTraceback")
+    one = b'Failed: Traceback (most recent call last):\n  File "/x.py", line 1, in f\nKeyError: 1\n'
+    assert b"".join(strip_traceback_prefixes([one, one[:9]])) == one + one[:9]
 
 
 @pytest.mark.parametrize(

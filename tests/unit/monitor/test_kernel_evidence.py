@@ -146,3 +146,21 @@ def test_a_start_that_hangs_since_a_fault_is_explained_by_it() -> None:
     assert judge(FailureCause.TIMED_OUT, log=log, **running).cause is FailureCause.GPU_FAULT
     ended = judge(FailureCause.CRASHED, log=log, finished=STARTED + 1_400)
     assert ended.cause is FailureCause.CRASHED, "it lived on for long"
+
+
+@pytest.mark.parametrize(
+    ("text", "counts"),
+    [
+        ("mt7925e 0000:01:00.0: Message 00020002 (seq 8) timeout", False),
+        ("CPU3: Package temperature is above threshold, cpu clock is throttled (total events = 12)", False),
+        (
+            "rcu: INFO: rcu_preempt detected expedited stalls on CPUs/tasks: { 0-... } 6 jiffies s: 85 root: 0x1/.",
+            False,
+        ),
+        ("nvme nvme0: controller is down; will reset: CSTS=0xffffffff, PCI_STATUS=0xffff", True),
+        ("pc : mt7925_mac_reset_work+0x118/0x2d0 [mt7925_common]", True),
+    ],
+)
+def test_what_ends_and_starves_nothing_is_no_evidence(text: str, counts: bool) -> None:
+    found = judge(FailureCause.KILLED, make_event(text, FINISHED - 100))
+    assert any(text in one.text for one in found.evidence) is counts

@@ -99,3 +99,19 @@ def test_a_lost_gpu_matters_until_the_next_boot() -> None:
     event = decode("NVRM: Xid (PCI:0000:03:00): 79, GPU has fallen off the bus.")
     assert event is not None
     assert (event.severity, event.hours, event.ends_programs) == (Severity.PROBLEM, None, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "severity", "hours"),
+    [
+        ("rcu: INFO: rcu_preempt detected expedited stalls on CPUs/tasks: { 0-... } 6 jiffies", Severity.WARNING, 1),
+        ("rcu: INFO: rcu_preempt detected stalls on CPUs/tasks:", Severity.PROBLEM, None),
+        ("rcu: INFO: rcu_preempt self-detected stall on CPU", Severity.PROBLEM, None),
+        ("{37}[Hardware Error]: event severity: corrected", Severity.NOTE, 1),
+        ("{3}[Hardware Error]: event severity: fatal", Severity.PROBLEM, 6),
+    ],
+)
+def test_one_short_stall_is_no_hung_core(text: str, severity: Severity, hours: int | None) -> None:
+    event = decode(text)
+    assert event is not None
+    assert (event.severity, event.hours) == (severity, hours)

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -140,6 +141,20 @@ def test_without_history_only_new_lines_count(kmsg: KmsgOnDisk) -> None:
         "NVRM: _iovaspaceCreateMappingDataFromMemDesc: failed to allocate 0x176028 bytes for IOVA mapping metadata"
     )
     assert [kernel_log.DRIVER_REFUSAL_PATTERN.search(text) is not None for _, text in reader.read_new()] == [True]
+
+
+def test_where_only_dmesg_works_the_guard_reads_what_is_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = time.monotonic()
+    program = tmp_path / "dmesg"
+    program.write_text(
+        f"#!/bin/sh\necho '<4>[{now - 50:.6f}] {REFUSED}'\necho '<4>[{now + 50:.6f}] {REFUSED}'\n", "utf-8"
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    for history, count in ((False, 1), (True, 2)):
+        reader = kernel_log.KernelLogReader(kernel_log.open_dmesg(history, follows=False), None)
+        kernel_log.read_everything(reader)
+        assert (sum(line["count"] for line in reader.waiting), reader.trouble) == (count, None)
 
 
 def test_a_log_that_may_not_be_read_says_why(tmp_path: Path) -> None:

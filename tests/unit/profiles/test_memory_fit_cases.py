@@ -65,7 +65,7 @@ def test_nextn_at_082_with_a_workspace_that_is_taken_before_the_weights_does_not
     nextn = evaluate_fit(fit_qwen36("NEXTN", workspace=DraftWorkspace.TAKEN))
     assert nextn.answer is FitOutcome.SHORT
     assert nextn.missing_bytes > 10 * GIB
-    (space,) = [part for part in nextn.parts if part.name == "draft workspace"]
+    (space,) = [part for part in nextn.parts if part.name == "draft workspace with KV cache"]
     assert space.size is not None
     assert 91 * GIB < space.size < 96 * GIB, (
         "the post saw about 92 of the 112 that CUDA had free: not 0.82 of all memory"

@@ -423,6 +423,10 @@ def test_an_image_bump_tells_what_it_breaks(tmp_path: Path) -> None:
         # NVIDIA's example for Nemotron-3-Super on vLLM 0.24: its checkpoint's own method replaces the value before it is refused
         ("vllm:0.24.0", "quantization: fp4", "warning[bad-choice]: --quantization of vLLM 0.24.0 does not take `fp4`"),
         ("vllm:0.19.2", "quantization: fp4", "warning[bad-choice]: --quantization of vLLM 0.19.1 does not take `fp4`"),
+        # of several formats with that word spelling prefers none: an NVFP4 checkpoint is not mxfp4
+        ("sglang:0.5.12", "quantization: fp4", "does not take `fp4`; did you mean modelopt_fp4 or mxfp4 or petit_nvfp4?"),
+        ("sglang:0.5.12", "quantization: modelopt_fp", "did you mean modelopt_fp4 or modelopt_fp8?"),
+        ("sglang:0.5.12", "quantization: mxpf4", "did you mean mxfp4?"),
         ("vllm:0.24.0", "no-such-flag: 1", "error[unknown-flag]: vLLM 0.24.0 has no flag --no-such-flag"),
     ],
 )  # fmt: skip

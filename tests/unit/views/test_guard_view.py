@@ -105,7 +105,8 @@ def make_guard_status(**changes: object) -> GuardStatus:
         level=GuardAlertLevel.WARNED,
     )
     state = GuardState(
-        since=900.0, pid=7, available=9 * GIB, rights=GuardPermissions(False, None), locked=False, docker=False, watches=(watch,),
+        since=900.0, pid=7, available=9 * GIB, rights=GuardPermissions(False, None), locked=False, docker=False,
+        log_trouble="/dev/kmsg: Operation not permitted", watches=(watch,),
         events=(GuardEvent(at=950.0, what=GuardAction.WARNED, why="it falls"), GuardEvent(at=951.0, what=GuardAction.ENDED, why="ready")),
     )  # fmt: skip
     receipt = GuardReceipt(
@@ -130,6 +131,7 @@ def test_the_table_tells_what_is_watched_and_what_was_stopped() -> None:
         "cannot reach Docker: it can warn, not act",
         "may not drop caches",
         "memory not locked",
+        "does not see refusals of the GPU's driver (/dev/kmsg: Operation not permitted)",
         "memory is getting short: it falls",
         "stopped old: MemAvailable fell from 4.0 GiB to 256 MiB in 2.0 s",
         "sparkctl logs old --node spark1",

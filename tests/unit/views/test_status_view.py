@@ -108,21 +108,40 @@ def test_an_instance_of_ours_without_a_phase_is_unknown() -> None:
     assert row.split()[:3] == ["◌", "a", "unknown"]
 
 
-@pytest.mark.parametrize("width", [60, 80, 100, None])
-def test_no_row_of_the_table_wraps(width: int | None) -> None:
+@pytest.mark.parametrize(
+    ("width", "url", "room"),
+    [
+        (78, ":8003 ", "18.9 left"),
+        (80, ":8003 ", "18.9 left"),
+        (100, ":8003 ", "18.9 left"),
+        (124, "  spark-2a60.local:8003 ", "18.9 available"),
+        (None, "  http://spark-2a60.local:8003 ", "18.9 of 121.7 GiB available"),
+    ],
+)
+def test_the_table_has_all_columns_and_no_row_of_it_wraps(width: int | None, url: str, room: str) -> None:
     rows = [
         make_instance_view("qwen3-coder-next-dflash-with-a-very-long-name"),
         make_instance_view("loads", step=Step("weights", 12, 18)),
         make_instance_view("theirs", ours=False),
+        replace(make_instance_view("two"), endpoint=None, rank="1/2", nodes=(NODE,)),
     ]
     table = format_status_table([make_status_view(*rows), make_status_view()], width)
     assert len(table) == 1 + 1 + len(rows) + 2, "a row for the head, each node, each instance, and for nothing"
     assert width is None or max(map(measure_row, table)) <= width
+    assert join_text(table[0]).split() == ["NODE", "MODEL", "STATE", "MEMORY", "TOK/S", "URL", "AGE"]
     text = "\n".join(map(join_text, table))
-    assert width == 60 or "http://spark-2a60.local:8003" in text
-    assert width == 60 or "loading 12/18" in text
-    assert "18.9 of 121" in text
-    assert "nothing runs" in text
+    words = (url, room, "loading 12/18", "96.6 GiB", "  —  ", "12 min", "rank 1 of 2", "nothing runs", "spark1")
+    assert [word for word in words if word not in text] == []
+    assert ("head on" in text) is (width is None)
+
+
+@pytest.mark.parametrize("width", [40, 60])
+def test_where_no_table_fits_the_wide_form_loses_nothing(width: int) -> None:
+    table = format_status_table([make_status_view(make_instance_view("qwen36"))], width)
+    text = "\n".join(map(join_text, table))
+    assert max(map(measure_row, table)) <= width
+    words = ("qwen36", "96.6 GiB", "http://spark-2a60.local:8003", "12 minutes", "18.9 available")
+    assert [word for word in words if word not in text] == []
 
 
 def test_a_table_says_below_a_node_what_its_row_cannot_hold() -> None:
