@@ -30,9 +30,9 @@ from sparkctl.files import (
 )
 from sparkctl.history.database import make_private_directory
 from sparkctl.history.expected_durations import is_byte_count
-from sparkctl.model.sample import MemoryBeforeStart
 
 if TYPE_CHECKING:
+    from sparkctl.model.sample import MemoryBeforeStart
     from sparkctl.model.text.log_line import LogLine
     from sparkctl.model.verdict import Verdict
 
@@ -228,6 +228,8 @@ class LogArchive:
 
     def load_memory_before(self, instance: str, node: str, container_id: str) -> MemoryBeforeStart | None:
         """Return a node's memory just before this container was started, None if not known here."""
+        from sparkctl.model.sample import MemoryBeforeStart  # imported late: `history` needs none of the node's samples
+
         kept = self._find_beside_log(instance, node, container_id, _MEMORY_BEFORE_SUFFIX)
         before = load_state_file(kept, MemoryBeforeStart)
         return before if before is not None and is_byte_count(before.available) else None

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from sparkctl.files import open_regular_file
@@ -292,6 +291,8 @@ class OperationHistory(LogArchive):
     def estimate_pull_seconds(self, node: str, size: int, *, is_image: bool) -> float | None:
         """Return how long so many bytes of an image or of a model take at the rate of earlier pulls onto a node, the median
         of the last ones; None: there were none."""
+        from statistics import median
+
         from sparkctl.history import tables
 
         nothing: list[float] = []

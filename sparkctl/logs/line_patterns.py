@@ -269,7 +269,7 @@ _SOURCE_NAME = (
     r"|[ \t]{0,8}Line \d{1,7}: |\d{1,7}[:-](?=[(\[]|(?:INFO|WARNING|ERROR|Traceback)\b)"  # what numbers the lines: an editor, grep -n
     r"|\[[A-Za-z][\w -]{1,30}\] (?=\((?:[\w-]{1,40} ){0,3}(?:pid|rank)=)"  # a program's name for what another one prints
     r"|\[[a-z]+/[\w.-]{1,99}/[\w.-]{1,99}\] "  # kubectl --prefix: [pod/NAME/CONTAINER]
-    r"|\w[\w.-]{0,63}(?:@[\w.-]{1,63})? +\| "  # compose: engine-1  | text; a swarm: llm_vllm.1.ID@NODE  | text
+    r"|\w[\w.-]{0,63} +\| "  # compose: engine-1  | text
     r"|\[[\w.-]{1,63} std(?:out|err)\] (?:\[\d{1,9}\] )?"  # a program's router: [llamacpp-router stdout] [52717]
     r"|[A-Z][a-z]{2} \d{1,2}, \d{4} @ \d\d:\d\d:\d\d\.\d{3} {1,8}"  # Kibana
     r"|\[\d\d:\d\d:\d\d\] \w{1,32}/[A-Z]{1,16} {1,8}"  # [16:10:33] stdout/INFO
@@ -292,9 +292,7 @@ _WRITTEN_CONTROL = re.compile(
 
 
 _MAX_NAME_CHARS = 120
-_CONTAINER_NAME = re.compile(
-    r"(?!(?:DEBUG|INFO|WARN|WARNING|ERROR|CRITICAL|FATAL)\b)[a-z][\w.-]{0,63}(?:@[\w.-]{1,63})? {1,50}\| "
-)
+_CONTAINER_NAME = re.compile(r"(?!(?:DEBUG|INFO|WARN|WARNING|ERROR|CRITICAL|FATAL)\b)[a-z][\w.-]{0,63} {1,50}\| ")
 
 
 def split_prefix(line: str) -> tuple[str, str]:

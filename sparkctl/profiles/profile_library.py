@@ -65,6 +65,7 @@ class ProfileLibrary:
         self.beneath = files.read_only_profiles_dir() if user is None else None
         # while all profiles are read: each directory's, listed once
         self._files: dict[Path, dict[str, Path]] | None = None
+        self._apart: Path | None = None  # and the operator's, where it is another than the shipped one
 
     @property
     def directories(self) -> tuple[Path, ...]:
@@ -346,10 +347,11 @@ class ProfileLibrary:
     def _listed_once(self) -> Iterator[None]:
         """List each directory only once inside the block, not for each profile."""
         self._files = {}
+        self._apart = self.user if self.user.resolve() != self.shipped.resolve() else None
         try:
             yield
         finally:
-            self._files = None
+            self._files = self._apart = None
 
     def _list_files(self, directory: Path) -> dict[str, Path]:
         """Return the profiles of a directory by name."""
@@ -362,7 +364,9 @@ class ProfileLibrary:
 
     def is_shipped(self, path: Path) -> bool:
         """Tell whether a file is part of sparkctl."""
-        return path.parent == self.shipped or path.parent.resolve() == self.shipped.resolve()
+        return path.parent == self.shipped or (
+            path.parent != self._apart and path.parent.resolve() == self.shipped.resolve()
+        )
 
     def is_writable(self, path: Path) -> bool:
         """Tell whether a file may be written: it is not shipped, and not the operator's real one while in the demo."""

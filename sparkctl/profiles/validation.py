@@ -9,6 +9,7 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -69,10 +70,14 @@ def _find_api_key_fault(profile: Profile) -> str | None:
 
 def compute_profile_hash(profile: Profile) -> str:
     """Return the profile hash: 12 hex digits over every field that differs from its default and affects the start."""
-    hashed = {field.name for field in _iter_hashed_fields(load_file_shape())}
-    content = {key: value for key, value in _collect_nondefault_fields(profile).items() if key in hashed}
+    content = _collect_nondefault_fields(profile, _list_hashed_names())
     text = json.dumps(content, ensure_ascii=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+@cache
+def _list_hashed_names() -> frozenset[str]:
+    return frozenset(field.name for field in _iter_hashed_fields(load_file_shape()) if field.name is not None)
 
 
 def _iter_hashed_fields(section: FileSection) -> Iterator[FileField]:
@@ -83,21 +88,27 @@ def _iter_hashed_fields(section: FileSection) -> Iterator[FileField]:
             yield field
 
 
-def _collect_nondefault_fields(value: Any) -> Any:
-    """Return the fields that differ from their defaults, so that a field added later does not change older hashes."""
+def _collect_nondefault_fields(value: Any, names: frozenset[str] | None = None) -> Any:
+    """Return the fields that differ from their defaults, so that a field added later does not change older hashes. ``names``:
+    the only ones of the value itself that count."""
+    if value is None or isinstance(value, str | int | float):
+        return value
     if isinstance(value, tuple):
         return [_collect_nondefault_fields(each) for each in value]
-    if not dataclasses.is_dataclass(value):
-        return value
-    found: dict[str, Any] = {}
-    for field in dataclasses.fields(value):
-        default = field.default
-        if field.default_factory is not dataclasses.MISSING:
-            default = field.default_factory()
-        own = getattr(value, field.name)
-        if own != default:
-            found[field.name] = _collect_nondefault_fields(own)
-    return found
+    return {
+        name: _collect_nondefault_fields(own)
+        for name, default in _list_defaults(value.__class__)
+        if (names is None or name in names) and (own := getattr(value, name)) != default
+    }
+
+
+@cache
+def _list_defaults(kind: type) -> tuple[tuple[str, Any], ...]:
+    """Return the fields of a dataclass with their defaults."""
+    return tuple(
+        (one.name, one.default if one.default_factory is dataclasses.MISSING else one.default_factory())
+        for one in dataclasses.fields(kind)
+    )
 
 
 def read_section_list(field: FileField, data: list[Any]) -> tuple[Any, ...]:
@@ -120,11 +131,13 @@ class _ProfileReader:
 
     def read_section(self, section: FileSection, item: YamlValue, path: YamlPath) -> dict[str, Any]:
         """Return the attributes of a section's type; a null counts as absent."""
-        entries = {key: entry for key, entry in item.entries.items() if not _is_null(entry.item)}
+        entries = {
+            key: below for key, (_, below) in item.entries.items() if below.value is not None or below.raw is None
+        }
         found: dict[str, Any] = {}
         for key, field in section.fields.items():
             if key in entries:
-                self._read_field(field, entries[key].item, (*path, key), found)
+                self._read_field(field, entries[key], (*path, key), found)
             elif field.default is dataclasses.MISSING:
                 more = "; add `schema: 1` as the first line" if (*path, key) == ("schema",) else ""
                 self._add_fault((*path, key), f"is missing{more}", at_key=True)
@@ -211,10 +224,6 @@ class _ProfileReader:
         if place.line is not None and others.line is None:
             place = others
         self.faults.append(FileIssue(place, f"{_format_dotted_path(path)}: {message}"))
-
-
-def _is_null(item: YamlValue) -> bool:
-    return item.value is None and item.raw is not None
 
 
 def _parse_value(spec: ProfileField, item: YamlValue, path: YamlPath) -> Any:
@@ -353,15 +362,17 @@ def strip_base_fields(item: YamlValue) -> YamlValue:
 
 def find_token_issues(item: YamlValue, path: tuple[str | int, ...] = ()) -> list[FileIssue]:
     """Return a fault for every scalar or key that has the shape of a token. The token is not repeated."""
-    if isinstance(item.value, dict):
+    if item.raw is None:
         found = []
-        for key, entry in item.value.items():
-            found += [FileIssue(entry.place, "a key holds a token")] if contains_token(key) else []
-            found += find_token_issues(entry.item, (*path, key))
+        for key, entry in item.entries.items():
+            if contains_token(key):
+                found.append(FileIssue(entry.place, "a key holds a token"))
+            if entry.item.raw is None or contains_token(entry.item.raw):
+                found += find_token_issues(entry.item, (*path, key))
+        for index, each in enumerate(item.value if isinstance(item.value, tuple) else ()):
+            found += find_token_issues(each, (*path, index))
         return found
-    if isinstance(item.value, tuple):
-        return [fault for index, each in enumerate(item.value) for fault in find_token_issues(each, (*path, index))]
-    if item.raw is None or not contains_token(item.raw):
+    if not contains_token(item.raw):
         return []
     words = "".join(f"[{step}]" if isinstance(step, int) else f".{redact(step)}" for step in path).removeprefix(".")
     return [

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, NoReturn
 
 from sparkctl.errors import InvalidInput
 from sparkctl.files import open_regular_file
@@ -23,8 +23,7 @@ _MAX_BYTES = 1 << 20  # bytes of a file that are read to show a line of it
 _NAME_WORD = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 
 
-@dataclass(frozen=True, slots=True)
-class FilePosition:
+class FilePosition(NamedTuple):  # a file makes hundreds; a frozen dataclass takes three times as long to make
     """A position in a file, lines and columns counted from 1; without a line it is a flag (``--set port=x``)."""
 
     file: str
@@ -114,15 +113,16 @@ YamlPath = tuple[str | int, ...]
 _INT = re.compile(r"[-+]?[0-9]{1,18}")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _JSON_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?")
-_NULL_WORDS = frozenset({"", "~", "null", "Null", "NULL"})
-_BOOL_WORDS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
+_WORDS = dict.fromkeys(("", "~", "null", "Null", "NULL")) | {
+    "true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False
+}  # fmt: skip
 # Control characters are not allowed in a launch; surrogates cannot be encoded.
 _FORBIDDEN_CHARACTERS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+_make = tuple.__new__  # what a named tuple's constructor does, in half the time
 _STR_TAG = "tag:yaml.org,2002:str"
 
 
-@dataclass(frozen=True, slots=True)
-class YamlValue:
+class YamlValue(NamedTuple):
     """One value: a scalar with its text in ``raw``, a map of `YamlEntry` by key, or a tuple of values."""
 
     place: FilePosition
@@ -154,8 +154,7 @@ class YamlValue:
         return _dump_json_scalar(self.value)
 
 
-@dataclass(frozen=True, slots=True)
-class YamlEntry:
+class YamlEntry(NamedTuple):
     """A key of a map, its position, and its value."""
 
     place: FilePosition
@@ -214,10 +213,10 @@ def parse_yaml(raw: bytes, file: str) -> YamlValue:
 
 def resolve_scalar(text: str) -> YamlScalar:
     """Return the meaning of an unquoted scalar: YAML 1.2 core schema in decimal; anything else is text."""
-    if text in _NULL_WORDS:
-        return None
-    if text in _BOOL_WORDS:
-        return _BOOL_WORDS[text]
+    if text in _WORDS:
+        return _WORDS[text]
+    if text[0] not in "+-.0123456789":
+        return text
     if _INT.fullmatch(text):
         return int(text)
     if len(text) <= 40 and _FLOAT.fullmatch(text) and math.isfinite(number := float(text)):
@@ -288,10 +287,8 @@ class _YamlTreeReader:
         import yaml
 
         loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-        events: Any = yaml.parse(text, Loader=loader)
         try:
-            for event in events:
-                self._handle_event(event)
+            self._read_events(loader(text).get_event)
         except yaml.MarkedYAMLError as error:
             place = self._mark_to_position(error.problem_mark or error.context_mark, text)
             self.faults.append(
@@ -302,33 +299,43 @@ class _YamlTreeReader:
                 FileIssue(FilePosition(self.file, 1, 1), _explain_parser_problem(str(error).splitlines()[0]))
             )
         except _AbortReadingError:
-            events.close()
+            pass
         return self.root
 
-    def _handle_event(self, event: Any) -> None:
-        kind = type(event).__name__
-        place = FilePosition(self.file, event.start_mark.line + 1, event.start_mark.column + 1)
-        if kind == "DocumentStartEvent":
-            self.documents += 1
-            if self.documents > 1:
-                self._abort_reading(place, "a second document begins here; a file holds one")
-        elif kind == "ScalarEvent":
-            self._add_scalar(event, place)
-        elif kind == "AliasEvent":
-            self._add_alias(event.anchor, place)
-        elif kind in ("MappingStartEvent", "SequenceStartEvent"):
-            self._open_collection(event, place, is_map=kind == "MappingStartEvent")
-        elif kind in ("MappingEndEvent", "SequenceEndEvent"):
-            self._close_collection()
+    def _read_events(self, get_event: Callable[[], Any]) -> None:
+        file = self.file
+        while (event := get_event()) is not None:
+            kind, mark = type(event).__name__, event.start_mark
+            place = _make(FilePosition, (file, mark.line + 1, mark.column + 1))
+            if kind == "ScalarEvent":
+                self._add_scalar(event, place)
+            elif kind == "DocumentStartEvent":
+                self.documents += 1
+                if self.documents > 1:
+                    self._abort_reading(place, "a second document begins here; a file holds one")
+            elif kind == "AliasEvent":
+                self._add_alias(event.anchor, place)
+            elif kind in ("MappingStartEvent", "SequenceStartEvent"):
+                self._open_collection(event, place, is_map=kind == "MappingStartEvent")
+            elif kind in ("MappingEndEvent", "SequenceEndEvent"):
+                self._close_collection()
 
     def _add_scalar(self, event: Any, place: FilePosition) -> None:
         text: str = event.value
-        if bad := find_forbidden_character(text):
+        if event.style == '"' and (bad := find_forbidden_character(text)):  # by an escape; `decode_text` saw the others
             self.faults.append(FileIssue(place, f"a control character (U+{ord(bad[0]):04X}) is not allowed here"))
         if event.tag is not None and event.tag not in (_STR_TAG, "!"):
             self.faults.append(FileIssue(place, f"the tag {quote_source(event.tag)} is not supported here"))
+        parent = self.stack[-1] if self.stack else None
+        if parent is not None and parent.is_map and parent.key is None and not event.anchor:
+            self.items += 1
+            if self.items > MAX_ITEMS:
+                self._abort_reading(place, f"more than {MAX_ITEMS} values")
+            parent.size += 1
+            self._set_key(parent, text, place)
+            return
         plain = event.tag is None and event.implicit[0]
-        item = YamlValue(place, resolve_scalar(text) if plain else text, text)
+        item = _make(YamlValue, (place, resolve_scalar(text) if plain else text, text))
         if event.anchor:
             self.anchors[event.anchor] = (item, 1, 0)
         self._add_value(item, 1, 0)
@@ -342,8 +349,7 @@ class _YamlTreeReader:
         target = self.anchors[name]
         if target is None:
             self._abort_reading(place, f"the alias {quote_source(name)} is inside its own anchor")
-        else:
-            self._add_value(*target, place)
+        self._add_value(*target, place)
 
     def _open_collection(self, event: Any, place: FilePosition, *, is_map: bool) -> None:
         if len(self.stack) >= MAX_DEPTH:
@@ -365,10 +371,7 @@ class _YamlTreeReader:
 
     def _add_value(self, item: YamlValue, size: int, height: int, alias: FilePosition | None = None) -> None:
         """Add a finished value to the open collection."""
-        if alias:
-            self.items += size
-        else:
-            self.items += 1
+        self.items += size if alias else 1
         if self.items > MAX_ITEMS:
             self._abort_reading(alias or item.place, f"more than {MAX_ITEMS} values")
         if len(self.stack) + height > MAX_DEPTH:
@@ -378,26 +381,26 @@ class _YamlTreeReader:
             return
         parent = self.stack[-1]
         parent.size += size
-        parent.height = max(parent.height, height + 1)
+        if height >= parent.height:
+            parent.height = height + 1
         if not parent.is_map:
             parent.items.append(item)
         elif parent.key is None:
-            self._set_key(parent, item, alias or item.place)
+            self._set_key(parent, item.raw, alias or item.place)
         else:
             key, place = parent.key
             parent.key = None
-            parent.entries.setdefault(key, YamlEntry(place, item))
+            parent.entries.setdefault(key, _make(YamlEntry, (place, item)))
 
-    def _set_key(self, parent: _OpenCollection, item: YamlValue, place: FilePosition) -> None:
-        if item.raw is None:
+    def _set_key(self, parent: _OpenCollection, key: str | None, place: FilePosition) -> None:
+        if key is None:
             self._abort_reading(place, "a key must be plain text")
-        key = item.raw or ""
         if key in parent.entries:
             first = parent.entries[key].place.line
             self.faults.append(FileIssue(place, f"{quote_source(key)} appears twice, first in line {first}"))
         parent.key = (key, place)
 
-    def _abort_reading(self, place: FilePosition, message: str) -> None:
+    def _abort_reading(self, place: FilePosition, message: str) -> NoReturn:
         self.faults.append(FileIssue(place, message))
         raise _AbortReadingError
 

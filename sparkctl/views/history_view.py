@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 from sparkctl.history.model import NodeResult, OperationKind, OperationRecord
 from sparkctl.model.json_codec import to_json_data
 from sparkctl.model.phase import PhaseDuration, Step
-from sparkctl.model.reference import name_source, select_comparable
-from sparkctl.model.switch_plan import SwitchStep
 from sparkctl.model.text.sanitize import sanitize_line, sanitize_lines
 from sparkctl.model.text.units import format_clock, format_date_time, format_duration, format_gib, format_size
 from sparkctl.views.event_text import format_byte_rate, format_phase_name, format_step_name, format_verdict
@@ -38,13 +36,8 @@ if TYPE_CHECKING:
 _UNKNOWN_END = "not known how it ended"
 _LATE_RATIO = 1.25  # of the usual time
 _LABEL_COLUMNS = 12
-_NEW_INSTANCE_STEPS = (
-    SwitchStep.STARTING,
-    SwitchStep.UNDOING,
-)  # steps of a switch that concern the new instance
 _VERBS_BY_KIND: dict[str, tuple[str, ...]] = {OperationKind.SWITCH: ("resume", "abort"), OperationKind.STOP: ("free",)}
 _SHORTEST_READ_SECONDS = 1.0  # below it says nothing of a disk
-_OLD_INSTANCE_STEPS = (SwitchStep.RESTORING, SwitchStep.RESTORED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -273,6 +266,7 @@ def _render_head(one: OperationRecord) -> Iterator[TextRow]:
 def _list_source_times(one: OperationRecord) -> Iterator[str]:
     """Yield how long a start took where others measured it with these settings: ``ready after 1 min 30 s (warm) · ...``."""
     from sparkctl.history.start_diff import load_recorded_reference
+    from sparkctl.model.reference import name_source
 
     if one.kind is not OperationKind.START or not one.has_succeeded:
         return
@@ -346,11 +340,12 @@ def format_part_name(part: PhaseDuration) -> str:
 
 
 def _render_steps(one: OperationRecord) -> Iterator[TextRow]:
+    from sparkctl.model.switch_plan import SwitchStep  # imported late: the list needs none of it
+
+    of_new, of_old = (SwitchStep.STARTING, SwitchStep.UNDOING), (SwitchStep.RESTORING, SwitchStep.RESTORED)
     for each in one.moments:
         after = "" if each.seconds is None else f"after {format_duration(each.seconds)}"
-        is_said = each.step in _NEW_INSTANCE_STEPS or (
-            each.instance != one.instance and each.step not in _OLD_INSTANCE_STEPS
-        )
+        is_said = each.step in of_new or (each.instance != one.instance and each.step not in of_old)
         whose = each.instance if is_said else ""
         words = " ".join(sanitize_line(f"{each.step} {whose}").split())
         yield make_row(
@@ -391,6 +386,7 @@ def _render_memory(one: OperationRecord) -> Iterator[TextRow]:
 def _render_speed(one: OperationRecord) -> Iterator[TextRow]:
     """Yield the averages of each part, beside what others measured with the settings of its start."""
     from sparkctl.history.start_diff import load_recorded_reference
+    from sparkctl.model.reference import select_comparable
 
     reference = select_comparable(load_recorded_reference(one.text))
     length = None if reference is None else reference.accept_length
@@ -412,6 +408,8 @@ def _render_speed(one: OperationRecord) -> Iterator[TextRow]:
 
 def _describe_requests(share: NodeResult, references: Sequence[Reference]) -> str:
     """Return what the first request after a start took, beside the source's, and once more: ``first request: ...; again: ...``."""
+    from sparkctl.model.reference import name_source
+
     cold = next((one for one in references if one.differs is None and one.generation_cold is not None), None)
     parts = []
     for label, ttft, rate in (

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sparkctl.cli.options import complete_nodes, complete_profiles, create_context, json_document_option
+from sparkctl.cli.options import complete_nodes, complete_profiles, json_document_option
 
 if TYPE_CHECKING:
     from sparkctl.history.model import OperationRecord
@@ -26,7 +26,7 @@ def _complete_arguments(ctx: click.Context, param: click.Parameter, incomplete: 
         ]
     if given[0] != _SHOW_WORD or len(given) > 1:
         return []
-    found = create_context(may_ask=False).history.list_operations(most=50)
+    found = _open_history().list_operations(most=50)
     return [str(one.id) for one in found if str(one.id).startswith(incomplete)]
 
 
@@ -59,7 +59,7 @@ def history_command(
     """
     from sparkctl.errors import InvalidInput
 
-    context = create_context(may_ask=False)
+    history = _open_history()
     words = words[1:] if words in (("list",), ("ls",)) else words
     if len(words) == 1 and words[0].isascii() and words[0].isdigit():
         words = (_SHOW_WORD, *words)  # a number is that of an operation
@@ -76,12 +76,19 @@ def history_command(
                 else "show takes one number, from the first column of the list"
             )
             raise InvalidInput(said, "sparkctl history")
-        return _print_operation(context.history, int(words[1]), as_json)
+        return _print_operation(history, int(words[1]), as_json)
     if len(words) > 1:
         raise click.UsageError("name one profile, or: show ID", ctx)
     return _print_history(
-        context.history, words[0] if words else None, node, last or 20, as_json, failed=failed, refused=refused
+        history, words[0] if words else None, node, last or 20, as_json, failed=failed, refused=refused
     )
+
+
+def _open_history() -> OperationHistory:
+    from sparkctl.files import state_dir
+    from sparkctl.history.operation_history import OperationHistory
+
+    return OperationHistory(state_dir())
 
 
 def _print_history(
