@@ -303,7 +303,8 @@ def split_prefix(line: str) -> tuple[str, str]:
     if found is None or not found.end():
         return "", line
     text = line[found.end() :]
-    if " | " in text[:_MAX_NAME_CHARS] and (name := _CONTAINER_NAME.match(text)) is not None:
+    is_collected = bool(found["when"]) or line[0].isalnum()
+    if is_collected and " | " in text[:_MAX_NAME_CHARS] and (name := _CONTAINER_NAME.match(text)) is not None:
         text = text[name.end() :]  # a collector, such as systemd's journal, wrote what compose printed
     if not line[:1].isascii():
         text = text.rstrip(f"{line[0]} ")  # the frame's other side

@@ -801,13 +801,13 @@ IMAGE_FAILURES = (
         weight=FailureWeight.EXCEPTION,
     ),
     failure_rule(
-        rf"{EXCEPTION_PREFIX}(?P<what>Torch not compiled with CUDA enabled|.{{0,120}}was not compiled with CUDA support|Numpy is not available"
+        rf"{EXCEPTION_PREFIX}(?P<what>Torch not compiled with [A-Z]{{3,6}} enabled|.{{0,120}}was not compiled with CUDA support|Numpy is not available"
         r"|Could not run '[\w:.]{1,120}' with arguments from the 'CUDA' backend)",
         FailureCause.BROKEN_IMAGE,
         "The image holds a build for the CPU, or for another version: {what}.",
         "Take an image that is made for NVIDIA GPUs and linux/arm64: what pip installs there is often built without CUDA. An image of your "
         "own: install PyTorch from its index for CUDA (download.pytorch.org/whl/cu130).",
-        needle=("not compiled with CUDA", "Numpy is not available", " with arguments from the 'CUDA' backend"),
+        needle=("ot compiled with ", "Numpy is not available", " with arguments from the 'CUDA' backend"),
         on="image",
     ),
     failure_rule(

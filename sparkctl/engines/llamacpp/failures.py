@@ -90,7 +90,8 @@ CUDA_FAILURES = (
         weight=FailureWeight.DEATH,
     ),
     failure_rule(
-        r"^(?:\S+:\d+: )?(?:CUDA|ROCm|HIP|MUSA) error: (?!system has unsupported display driver|forward compatibility)(?P<what>.*)",
+        r"^(?:\S+:\d+: )?(?:CUDA|ROCm|HIP|MUSA) error: (?!system has unsupported display driver|forward compatibility"
+        r"|operation not supported|the requested functionality)(?P<what>.*)",
         FailureCause.CRASHED,
         "CUDA failed: {what}",
         "Read the lines after it; dmesg on the node may show more.",

@@ -572,6 +572,13 @@ def test_llama_server_that_runs_out_of_cuda_memory_is_not_said_to_have_served() 
     assert verdict.summary == "CUDA ran out of memory."
 
 
+def test_what_the_gpu_does_not_have_is_told_by_llama_server_as_by_others() -> None:
+    line = "1.22.756.113 E CUDA error: the requested functionality is not supported"  # cuBLAS in ggml_cuda_mul_mat
+    verdict = _diagnose_paste(line, "llamacpp").verdict
+    assert verdict is not None
+    assert verdict.cause is FailureCause.KERNEL_UNSUPPORTED
+
+
 def test_sizes_that_do_not_match_are_the_files_fault_only_while_weights_load() -> None:
     text = (
         "RuntimeError: The size of tensor a (4096) must match the size of tensor b (2048) at non-singleton dimension 0"
@@ -651,6 +658,7 @@ def test_a_banner_before_the_settings_leaves_the_half_set_speculation_what_it_is
         ("OSError: [Errno 113] No route to host", FailureCause.WORKER_LOST),
         ("RuntimeError: Port 30000 is already in use. Please choose a different port.", FailureCause.PORT_IN_USE),
         ("AssertionError: Torch not compiled with CUDA enabled", FailureCause.BROKEN_IMAGE),
+        ("AssertionError: Torch not compiled with XPU enabled", FailureCause.BROKEN_IMAGE),
         ("/usr/bin/ld: cannot find -lcuda: No such file or directory", FailureCause.JIT_FAILED),
         ("RuntimeError: FlashMLA is only supported on Hopper devices", FailureCause.KERNEL_UNSUPPORTED),
         ("Error: open /root/.ollama/id_ed25519: permission denied", FailureCause.PERMISSION),

@@ -186,6 +186,7 @@ SHAPES = {
     "2025-11-02 10:11:12,345 - launcher - INFO - ": "a launcher in Python",
     "2025-11-02 10:11:12.345 | INFO     | launcher:pump:42 - ": "loguru",
     "Nov 02 10:11:12 ": "ts",
+    "Nov 02 10:11:12 spark-2a60 docker[1234]: vllm-1  | ": "journalctl, of what compose printed",
     "[10:11:12] ": "ts, in brackets",
     "1762078272.123456 spark-2a60 vllm[1234]: ": "journalctl -o short-unix",
     "vllm-7d9f8b6c5-x2z4z vllm ": "stern",
