@@ -120,9 +120,10 @@ def _find_section(name: str) -> list[str]:
 def _list_findings() -> dict[str, list[str]]:
     """Return what the page of findings says of each: what it means, and what to do."""
     page = (_docs_dir() / "findings.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| \*([\w-]+)\* \| (.+) \| (.+) \|$", page, re.MULTILINE)
+    rows = [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("| *")]
     return {
-        name: [meaning, *(["", f"What to do: {remedy}"] if remedy != "—" else [])] for name, meaning, remedy in rows
+        name.strip("*"): [meaning, *(["", f"What to do: {remedy}"] if remedy != "—" else [])]
+        for name, meaning, remedy in rows
     }
 
 
