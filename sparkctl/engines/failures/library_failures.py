@@ -545,10 +545,11 @@ _CUDA_CALL_FAILURES = (
 # By kind of a row in the table by which the kernel's own log is read: what each of its lines contains.
 _KERNEL_NEEDLES = {
     "gpu-lost": ("fallen off the bus", "RmInitAdapter failed", "rm_init_adapter failed", "GPU is probably locked"),
-    "pcie": (": AER: ", ": PCIe Bus Error: "),
-    "network-card": ("mlx5_core ",),
+    "pcie": (": AER: ", ": PCIe Bus Error: ", ": DPC: containment event"),
+    "network-card": ("mlx5_core ", "(mlx5_core)"),
+    "hardware": ("[Hardware Error]: event severity: ",),
     "rdma-memory": ("mlx5_", "infiniband", "ib_umem", "ibv_reg_mr"),
-    "disk": ("nvme ", "(sct 0x", ", dev "),
+    "disk": ("nvme ", "(sct 0x", ", dev ", " on dev "),
     "filesystem": ("EXT4-fs", "read-only", "readonly", "hutting down filesystem", "orruption"),
     "wifi": ("mt79", "mt76"),
     "hung-task": ("blocked for more than", "soft lockup", "hard LOCKUP", "rcu: "),

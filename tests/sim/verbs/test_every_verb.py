@@ -173,7 +173,7 @@ def test_a_node_s_name_is_taken_where_hands_put_it() -> None:
 def test_status_shows_phase_memory_and_endpoint() -> None:
     ran = run_demo("status", scenario="two-stacks")
     assert ran.returncode == 0
-    assert re.search(r"spark1 +● qwen36-ngram +ready +\d+\.\d GiB +http://", ran.stdout)
+    assert re.search(r"spark1 +● qwen36-ngram +ready +\d+\.\d GiB +— +http://", ran.stdout)
     assert "GiB" in ran.stdout
     document = json.loads(run_demo("status", "--json", scenario="big-model").stdout)
     assert document["schema"] == 1

@@ -105,9 +105,9 @@ async def test_a_failed_start_says_why_how_far_it_came_and_what_changed_since_it
     failed, _, worked = ctx.history.list_operations()
     assert (failed.outcome, failed.exit_code) == ("failed", 1)
     assert failed.verdict is not None
-    assert failed.verdict.cause is FailureCause.CUDA_OUT_OF_MEMORY
+    assert failed.verdict.cause is FailureCause.DRAFT_WORKSPACE
     (share,) = failed.shares
-    assert share.cause == "cuda-out-of-memory"
+    assert share.cause == "draft-workspace"
     assert share.log is not None
     assert share.log.endswith(".log")
     assert Phase.LOADING in {part.phase for part in share.parts}
@@ -119,7 +119,7 @@ async def test_a_failed_start_says_why_how_far_it_came_and_what_changed_since_it
         StartDifference("args.mem-fraction-static", "0.6", "0.95"),
     )
     assert changes.unknown == ()
-    assert ctx.history.get_failures_since_ready("qwen36", "spark1", 0.0)[0][1] == "cuda-out-of-memory"
+    assert ctx.history.get_failures_since_ready("qwen36", "spark1", 0.0)[0][1] == "draft-workspace"
     expected = ctx.history.get_expected_durations("qwen36", failed.hash or "", "spark1", failed.alike or "")
     assert expected.seconds == worked.shares[0].seconds, "only what went well is expected"
 
@@ -220,7 +220,7 @@ async def test_the_verb_lists_and_shows_it(ctx: CommandContext) -> None:
     assert [line.split()[0] for line in (failed, stop, start)] == ["3", "2", "1"]
     assert "failed" in failed
     assert "of about" in failed
-    assert "CUDA ran out of memory" in failed
+    assert "The draft workspace of EAGLE did not fit" in failed
     alone = run_history_command(state, "history", "--failed").stdout.splitlines()[1:]
     assert [line.split() for line in alone] == [failed.split()], "but for the width of the columns"
     last = run_history_command(state, "history", "qwen36", "--last", "1").stdout.splitlines()[1:]
@@ -233,7 +233,7 @@ async def test_the_verb_lists_and_shows_it(ctx: CommandContext) -> None:
                   "proof", "available before", "driver      580.142"):  # fmt: skip
         assert words in shown, shown
     whole = json.loads(run_history_command(state, "history", "show", "3", "--json").stdout)
-    assert whole["operation"]["verdict"]["cause"] == "cuda-out-of-memory"
+    assert whole["operation"]["verdict"]["cause"] == "draft-workspace"
     assert whole["changed_since_it_worked"]["id"] == 1
     for words in (("show", "99"), ("show", "x"), ("show",), ("one", "two"), ("qwen63",), ("show", "1", "--failed")):
         ran = run_history_command(state, "history", *words)
