@@ -802,7 +802,8 @@ IMAGE_FAILURES = (
         weight=FailureWeight.EXCEPTION,
     ),
     failure_rule(
-        rf"{EXCEPTION_PREFIX}(?P<what>Torch not compiled with [A-Z]{{3,6}} enabled|.{{0,120}}was not compiled with CUDA support|Numpy is not available"
+        rf"{EXCEPTION_PREFIX}(?P<what>Torch not compiled with [A-Z]{{3,6}} enabled|.{{0,120}}was not compiled with CUDA support"
+        r"|Numpy is not available"
         r"|Could not run '[\w:.]{1,120}' with arguments from the 'CUDA' backend)",
         FailureCause.BROKEN_IMAGE,
         "The image holds a build for the CPU, or for another version: {what}.",
