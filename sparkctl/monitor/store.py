@@ -576,7 +576,8 @@ class Store:
 
     @_apply.register
     def _apply_containers_listed(self, event: ContainersListed, live: NodeRecord) -> tuple[Topic, ...]:
-        live.docker, before = event, live.listed
+        latest, before, phases = live.docker, live.listed, live.phases
+        live.docker = event
         if event.known:
             if before is not None and _list_alive_ids(event) - _list_alive_ids(before):
                 live.mark_guard_unknown()
@@ -599,7 +600,8 @@ class Store:
             live.drafting = {one: trend for one, trend in live.drafting.items() if one in ready}
             names = {one.name for one in event.instances if one.is_alive}
             live.reported = {key: facts for key, facts in live.reported.items() if key[1] is None or key[1] in names}
-        return (Topic(TopicKind.INSTANCES, event.node),)
+        is_new = latest is None or replace(event, ts=latest.ts) != latest or live.phases != phases
+        return (Topic(TopicKind.INSTANCES, event.node),) if is_new else ()
 
     @_apply.register
     def _apply_meter_arrived(self, event: MeterArrived, live: NodeRecord) -> tuple[Topic, ...]:

@@ -96,3 +96,15 @@ def test_a_stop_of_which_nothing_more_is_heard_is_no_longer_believed(store: Stor
         )
     )
     assert get_shown_phase(store) is Phase.FAILED, "it has ended and stayed: its log could not be saved"
+
+
+def test_a_list_that_tells_nothing_new_is_no_news(store: Store) -> None:
+    """The panel paints sooner after news than after figures, and lists come every few seconds."""
+    listed = ContainersListed(ts=10.0, node=NODE, instances=(READY,))
+    assert store.apply_event(listed)
+    assert not store.apply_event(replace(listed, ts=15.0))
+    assert store.apply_event(replace(listed, ts=20.0, known=False, detail="Docker does not answer"))
+    assert store.apply_event(replace(listed, ts=25.0))
+    assert store.apply_event(replace(listed, ts=30.0, instances=(LOADING,)))
+    store.apply_event(PhaseChanged(ts=31.0, node=NODE, instance="q", phase=Phase.STOPPING, elapsed=0.0))
+    assert store.apply_event(replace(listed, ts=35.0, instances=()))
