@@ -1,4 +1,5 @@
-"""The panel: its first picture against an empty Textual app's, and its cost against nvitop's, in the same run.
+"""The panel: its first picture against an empty Textual app's, its cost against nvitop's and with many Sparks against two, in
+the same run; and its first key in the list of profiles.
 
 At rest means that nobody types: first at the rate at which it reads the Sparks by itself, then, after `+`, as often as
 nvitop looks, which is what the goals are for.
@@ -27,15 +28,21 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import yaml
+
 from sparkctl.monitor.sampler import INTERACTIVE_INTERVAL
 from sparkctl.tui.global_actions import SAMPLE_INTERVALS
 from tests.tools.bench import probe
 from tests.tools.bench.bench_report import Goal, LoadMeter, Report, Series, measure_interleaved
+from tests.tools.bench.terminal import Terminal
 from tests.unit.node.agent_process import build_nvml_stub
 
 ROUNDS = 12
 REST = 30.0  # seconds at each rate
 FIRST_PAINT, BLACK_HOLED, CPU, RSS, KIB_PER_SECOND = 1.25, 1.3, 2.2, 3.0, 10.0
+FIRST_KEYS, FIRST_KEY = 7, 100.0  # how often it is pressed, and the goal in ms
+MANY = 32  # Sparks
+MANY_NAME = f"panel, {MANY} Sparks"
 _SIZE = (40, 140)
 _WARM_UP = 10.0
 FAST = 0.5  # seconds between two looks: nvitop's, and the panel's after `+`
@@ -116,10 +123,16 @@ def run(rounds: int = ROUNDS) -> Report:
             notes.append(f"without nvitop: it ended with exit {screens.pop('nvitop').process.returncode}")
         if not screens["panel"].is_live:
             raise RuntimeError("the panel shows no engine's figures: there is nothing to measure")
-        panels = {"panel": screens["panel"]}
-        slow, written = _measure_at_rest(panels)
+        many = {**env, "SPARKCTL_CONFIG": str(_write_many_nodes(Path(config), scratch / "many.yaml"))}
+        with open_screen(panel, many) as crowd:
+            time.sleep(_WARM_UP)
+            if not crowd.is_live:
+                raise RuntimeError(f"the panel of {MANY} Sparks shows no engine's figures: there is nothing to measure")
+            panels = {"panel": screens["panel"], MANY_NAME: crowd}
+            slow, written = _measure_at_rest(panels)
         _set_fast_refresh(screens["panel"])
         fast, more = _measure_at_rest(screens)
+        keys = tuple(_time_first_key(panel, {**env, "SPARKCTL_CONFIG": config}) for _ in range(FIRST_KEYS))
     at_first, at_last = f"every {INTERACTIVE_INTERVAL:g} s", f"every {FAST:g} s"
     series = [Series(f"{each}: first picture", "ms", values) for each, values in taken.items()]
     series += [Series(f"{each}: first picture, CPU", "ms", tuple(values)) for each, values in worked.items()]
@@ -127,7 +140,11 @@ def run(rounds: int = ROUNDS) -> Report:
         series += [Series(f"{each}: CPU at rest, {often}", "%", one.cpu) for each, one in measured.items()]
         series += [Series(f"{each}: to the terminal, {often}", "KiB/s", (rate,)) for each, rate in rates.items()]
     series += [Series(f"{each}: RSS", "MiB", (one.memory["RSS"],)) for each, one in fast.items()]
+    series.append(Series("profiles: first key to paint", "ms", keys))
+    crowded = statistics.mean(slow[MANY_NAME].cpu) / statistics.mean(slow["panel"].cpu)
     goals = (
+        Goal("first key in the list of profiles", statistics.median(keys), FIRST_KEY, unit="ms"),
+        Goal(f"CPU with {MANY} Sparks / with 2", crowded, MANY / 2),
         Goal(
             "first picture / empty Textual app, CPU",
             statistics.median(worked["panel"]) / statistics.median(worked["empty Textual app"]),
@@ -137,6 +154,24 @@ def run(rounds: int = ROUNDS) -> Report:
     )
     title = "time to the first picture; two Sparks at rest, 140 x 40"
     return Report("panel", title, tuple(series), goals, load.read(), tuple(notes))
+
+
+def _write_many_nodes(config: Path, path: Path) -> Path:
+    """Write a config in which each of the two simulated Sparks stands under many names; return its path."""
+    content = yaml.safe_load(config.read_text())
+    nodes = [{**node, "name": f"{node['name']}-{at}"} for at in range(MANY // 2) for node in content["nodes"]]
+    path.write_text(json.dumps({**content, "nodes": nodes}))
+    return path
+
+
+def _time_first_key(argv: Sequence[str], env: Mapping[str, str]) -> float:
+    """Return the milliseconds from the first key in the list of profiles, typed as soon as it is there, to what it paints."""
+    with Terminal(argv, env, quit_keys=b"qq") as panel:
+        panel.wait_for(rb"tok/s")
+        panel.rest(1.0)
+        panel.type(b"p")
+        panel.wait_for(rb"profiles")
+        return panel.press(b"j", rb"NVFP4")  # of the title of qwen36-vllm, the second that runs
 
 
 def _measure_at_rest(screens: Mapping[str, Screen]) -> tuple[dict[str, probe.Measured], dict[str, float]]:
