@@ -26,7 +26,7 @@ from sparkctl.model.text.sanitize import load_json, sanitize_line, truncate_text
 from sparkctl.model.text.units import format_date_time
 from sparkctl.model.verdict import Confidence, Evidence, FailureCause, Verdict
 from sparkctl.node import bootstrap, load_kernel_table
-from sparkctl.node.kernel_log import KERNEL_LOG_PROTOCOL
+from sparkctl.node.kernel_log import FIGURES_PATTERN, KERNEL_LOG_PROTOCOL
 from sparkctl.transport.node_connection import OutputTooLong
 from sparkctl.transport.node_session import NodeSession
 
@@ -164,7 +164,6 @@ def _decode_boot_end(data: object) -> BootEnd | None:
 _TIMEOUT_SECONDS = 10.0
 _BOOT_BEFORE_TIMEOUT_SECONDS = 60.0
 _MAX_EVENTS = 200
-_FIGURES = re.compile(r"0x[0-9a-fA-F]+|[0-9]+")
 _NEWS_SECONDS = 30.0  # seconds before the first sample from which on an event is news
 READ_RIGHT_REMEDY = (
     "sudo usermod -aG adm $USER on the node, then log in again; or for all users: sudo sysctl kernel.dmesg_restrict=0"
@@ -228,7 +227,8 @@ class KernelHistory:
         """Return the lines that were not sent before; of a group that was sent in part, the rest, at the time of its last."""
         until, new = self._read_until, []
         for line in lines:
-            last, count, words = line.last or line.at, line.count or 1, (_FIGURES.sub("0", line.text), line.container)
+            last, count = line.last or line.at, line.count or 1
+            words = FIGURES_PATTERN.sub("0", line.text), line.container
             if last <= until:
                 continue
             if line.at <= until:

@@ -68,13 +68,8 @@ class AgentHello:
 
 
 RepeatedFields = dict[str, tuple[object, object]]
-_REPEATED_FIELDS = (
-    "temperatures",
-    "disks",
-    "links",
-    "rdma",
-    "processes",
-)  # the agent reads them less often than it sends
+# The agent reads them less often than it sends.
+_REPEATED_FIELDS = ("temperatures", "disks", "links", "rdma", "processes")
 
 
 def decode_agent_line(line: bytes, repeated: RepeatedFields | None = None) -> AgentHello | Sample:

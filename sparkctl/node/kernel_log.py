@@ -50,6 +50,7 @@ DMESG_PATTERN = re.compile(rb"<\d{1,6}>\[ *(\d{1,12}\.\d{1,9})\] (.*)", re.DOTAL
 UNIX_PATTERN = re.compile(rb"(\d{1,12}\.\d{1,9}) (?:[^ :]{1,80} )??([^:]{1,80}): (.*)", re.DOTALL)
 CONTAINER_PATTERN = re.compile(rb"(?:^|[^0-9a-f])([0-9a-f]{64})(?![0-9a-f])")
 OOM_CGROUP_PATTERN = re.compile(rb"task_memcg=([^,]{1,400}),")
+FIGURES_PATTERN = re.compile(r"0x[0-9a-fA-F]+|[0-9]+")  # in which lines with the same words differ
 PID_PATTERN = re.compile(rb"(?:pid=|Killed process )(\d{1,10})")
 # A boot that ended in order leaves such a line among its last ones.
 SHUTDOWN_PATTERN = re.compile(
@@ -226,7 +227,7 @@ class KernelLogReader:
         if text.startswith(b"oom-kill:"):
             return
         line = text[:MAX_LINE_CHARS].decode("utf-8", "replace")
-        shape = re.sub(r"0x[0-9a-fA-F]+|[0-9]+", "0", line)
+        shape = FIGURES_PATTERN.sub("0", line)
         for other in self.waiting:
             if other["shape"] == shape and other["container"] == container and "Killed process" not in line:
                 other["count"] += 1

@@ -68,14 +68,10 @@ def history_command(
             (name for name, value in zip(_LIST_ONLY_OPTIONS, (node, failed, refused, last), strict=True) if value), None
         ):
             raise click.UsageError(f"{idle} is an option of the list, not of `show`", ctx)
-        if len(words) != 2 or not words[1].isascii() or not words[1].isdigit() or len(words[1]) > 18:
-            known = words[1:] if len(words) == 2 and words[1].isascii() and words[1].isdigit() else ()
-            said = (
-                f"the history has no entry {known[0][:40]}"
-                if known
-                else "show takes one number, from the first column of the list"
-            )
-            raise InvalidInput(said, "sparkctl history")
+        if len(words) != 2 or not words[1].isascii() or not words[1].isdigit():
+            raise InvalidInput("show takes one number, from the first column of the list", "sparkctl history")
+        if len(words[1]) > 18:
+            raise InvalidInput(f"the history has no entry {words[1][:40]}", "sparkctl history")
         return _print_operation(history, int(words[1]), as_json)
     if len(words) > 1:
         raise click.UsageError("name one profile, or: show ID", ctx)

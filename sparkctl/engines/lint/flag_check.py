@@ -209,9 +209,8 @@ def _describe_bad_choice(what: str, name: str, word: str, choices: tuple[str, ..
     message = f"{what} of {context} does not take {quote_value(word, name)}"
     if len(choices) <= _MAX_LISTED_CHOICES:
         return f"{message}; it is one of {', '.join(choices)}"
-    longer = [
-        one for one in choices if len(word) > 2 and word.casefold() in one
-    ]  # of several formats spelling prefers none
+    # Of several formats that contain the word, spelling prefers none.
+    longer = [one for one in choices if len(word) > 2 and word.casefold() in one]
     near = " or ".join(longer) if len(longer) > 1 else find_closest_match(word, choices, _MIN_VALUE_SIMILARITY)
     return (
         f"{message}; did you mean {near}?"
