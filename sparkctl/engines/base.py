@@ -190,6 +190,7 @@ _ASKED_AND_FREE = re.compile(
     r"(?:\. (?P<allowed>\d+(?:\.\d+)? [KMG]iB) allowed;)?"
 )
 _PLENTY = 2  # times what was asked for, and 1 GiB more: torch asks the driver for more than a small tensor needs
+_TWO_SIZES, _MOST_RANKS = re.compile(r"size of tensor a \((\d{1,9})\) must match the size of tensor b \((\d{1,9})\)"), 16
 _MAX_LINE_CHARS = 400  # characters of a line that fit into a sentence
 
 
@@ -242,6 +243,22 @@ def name_stage_fault(failure: Failure, text: str) -> Failure:
         summary=f"A later stage of the pipeline was given a weight that it has no place for: {text.removeprefix('KeyError: ')}.",
         remedy="Take another image, or split the model without pipeline parallelism (by tensor parallelism alone).",
         weight=FailureWeight.LIKELY,
+        is_inferred=True,
+        field=None,
+    )
+
+
+def name_split_fault(failure: Failure, text: str) -> Failure:
+    """Return the failure of a rank that could not store a weight: where one size is a few times the other, the weight was not split."""
+    found = _TWO_SIZES.search(text) if failure.cause is FailureCause.MODEL_FILES else None
+    small, large = sorted((int(found[1]), int(found[2]))) if found else (1, 1)
+    if not small or large % small or not 1 < large // small <= _MOST_RANKS:
+        return failure
+    return replace(
+        failure,
+        cause=FailureCause.ENGINE_BUG,
+        summary=f"A rank holds one part of {large // small} of a weight, and was given the whole: {truncate_text(text, _MAX_LINE_CHARS)}",
+        remedy="The engine does not split this model over several ranks: start it on one, or take another image.",
         is_inferred=True,
         field=None,
     )

@@ -21,6 +21,7 @@ from sparkctl.engines.base import (
     LogSignature,
     build_unnamed_failure,
     name_refused_settings,
+    name_split_fault,
     name_stage_fault,
     refine_failure,
 )
@@ -296,15 +297,17 @@ _MAX_REPORTED_DURATIONS = 64
 SURVIVED_LINES, _SURVIVED_LINES_FATAL = 3, 50
 # Lines with generated tokens since: a dying engine's front end prints at most one, for the seconds before.
 _SURVIVED_TOKEN_LINES = 2
-# Ordinary lines after a failure of a program that went on, and how many such lines count as much as one record of a log: what is
-# posted with a failure has some text after it, but hardly any records.
-_WENT_ON_LINES, _RECORD_LINES = 40, 4
+# Ordinary lines after a failure of a program that went on, and after one that ends it (its parts may load to their end before it
+# does), and how many such lines count as much as one record of a log: what is posted with a failure has some text after it, but
+# hardly any records.
+_WENT_ON_LINES, _WENT_ON_LINES_FATAL, _RECORD_LINES = 40, 200, 4
 _MAX_BANNER_LINES = 40  # lines between an engine's name with its version and its settings, at most
 _MAX_FORGIVEN_LINES = 8  # lines in which a program may say what failed before it says that it tries again
 _MAX_HEAD_CHARS = 200  # of a line as the log has it, in which its prefixes stand
 _MIN_TEXT_CHARS = 20  # by which the end of the prefixes is found
 _MAX_CHAIN_LINES = 6  # lines from one exception to the next traceback of the same error
-_LATER_STAGE = re.compile(r"(?<![A-Za-z])PP[1-9]")  # in the name of a process: of pipeline parallelism
+# In the name of a process: a later stage of pipeline parallelism, and one of the ranks that share each tensor.
+_LATER_STAGE, _ONE_OF_RANKS = re.compile(r"(?<![A-Za-z])PP[1-9]"), re.compile(r"(?<![A-Za-z])(?:TP[1-9]|rank=\d)|Worker_TP\d")
 # What stands where an excerpt was cut.
 _CUT_MARK = re.compile(
     r"[\s.…]{0,20}(?:[\[(<]{0,2}(?:\.{2,3}|…)? ?(?:[Tt]runcated|TRUNCATED|snip|cut|omitted)\b[^\])>]{0,60}[\])>]{0,2})?[\s.…]{0,20}$"
@@ -556,7 +559,9 @@ class LogAnalyzer:
     def closing_warning(self) -> EvidenceLine | None:
         """The warning with which the log ends, if a rule knows it as what may have ended the program and nothing else failed."""
         root, latest = self.root_failure, self.latest_line
-        if root is None or latest is None or failure_weight(root) > FailureWeight.DYING or self.end_cause is not None:
+        if root is None or latest is None or self.end_cause is not None:
+            return None
+        if FailureWeight.DYING < failure_weight(root) < FailureWeight.CONCRETE:
             return None
         return root if latest.number - root.number <= _MAX_BANNER_TAIL_LINES and not self.was_ready else None
 
@@ -661,7 +666,8 @@ class LogAnalyzer:
 
     def _has_survived(self, seen: EvidenceLine, failure: Failure) -> bool:
         since = self._life - seen.life
-        if self.is_unknown and self._ordinary - seen.ordinary >= _WENT_ON_LINES:
+        needed = _WENT_ON_LINES_FATAL if failure.fatal else _WENT_ON_LINES
+        if self.is_unknown and self._ordinary - seen.ordinary >= needed:
             return True
         if self._stood_at and failure.cause is FailureCause.WEDGED and not seen.serving and seen is self.failures[-1]:
             return self._latest is not None and self._latest[0] - self._stood_at >= _WENT_ON_LINES
@@ -673,6 +679,11 @@ class LogAnalyzer:
         if not failure.fatal and seen.serving and (death := self._find_death_after(seen)) is not None:
             is_at_work = self._made - death.made >= _SURVIVED_TOKEN_LINES
             return is_at_work or death.failure is None or self._has_survived(death, death.failure)
+        if failure.weight == FailureWeight.AFTERMATH and seen.serving and self._lived_at > seen.number:
+            # what came before it, and only that: a client's request for a model or an adapter that cannot be had
+            same = [one.failure for one in self.failures if one.life == seen.life and one.number < seen.number]
+            if same and all(one is not None and one.cause in STARTUP_ONLY_CAUSES for one in same):
+                return True
         if failure.fatal:
             if since >= _SURVIVED_LINES_FATAL:
                 return True
@@ -1066,6 +1077,8 @@ class LogAnalyzer:
                 writer = self._traceback.opener  # a record of several lines has its header on the first
             if _LATER_STAGE.search(writer):
                 failure = name_stage_fault(failure, text)
+            if _ONE_OF_RANKS.search(writer):
+                failure = name_split_fault(failure, text)
             self._record_failure(self._refine_failure(failure, text, is_serving=self.was_ready), line, text)
         if signal.phase is Phase.READY and 0 < self._ready_at < line.number and any(map(_is_death, self.failures)):
             self.failures.clear()  # it was started again
@@ -1099,8 +1112,9 @@ class LogAnalyzer:
         now = self.was_ready and self.whole
         if self._ends_itself and failure.cause is FailureCause.KILLED:
             failure = replace(failure, weight=FailureWeight.AFTERMATH)
-        if self._follows_exception(failure, is_serving=now):
-            failure = replace(failure, weight=FailureWeight.LOST)
+        if self._follows_exception(failure, line.number, is_serving=now):
+            is_end = failure.fatal or failure.cause is FailureCause.KILLED
+            failure = replace(failure, weight=FailureWeight.LOST, fatal=is_end)
         if self.stopped is not None and failure.weight < FailureWeight.LIKELY:
             return  # messages of a server's parts about each other during a stop
         refused = REFUSED_REQUEST.search(text) if "validation error" in text else None
@@ -1133,13 +1147,14 @@ class LogAnalyzer:
             )
         )
 
-    def _follows_exception(self, failure: Failure, *, is_serving: bool) -> bool:
+    def _follows_exception(self, failure: Failure, number: int, *, is_serving: bool) -> bool:
         """Tell whether a crash or a kill follows an exception that no rule names: a program that ends may crash in a library's
         cleanup, and an engine that ends may kill its own processes."""
         if failure.weight != FailureWeight.DEATH:
             return False
         if failure.cause is FailureCause.KILLED:
-            is_last_word = self.fatal_line is not None
+            is_right_after = bool(self.tracebacks) and number - self.tracebacks[-1].last <= _MAX_CHAIN_LINES
+            is_last_word = self.fatal_line is not None or (is_right_after and not self._is_request_traceback)
         else:
             is_last_word = failure.cause is FailureCause.CRASHED and not is_serving
         return is_last_word and any(failure_weight(seen) == FailureWeight.EXCEPTION for seen in self.open_failures)

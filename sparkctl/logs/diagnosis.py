@@ -36,7 +36,8 @@ from sparkctl.model.verdict import Confidence, FailureCause, Verdict
 UNKNOWN_ENGINE = "container"  # knows only lines that every program may print
 # Python's last words where a process left semaphores behind.
 _RESOURCE_TRACKER = "resource_tracker: There appear to be "
-_DEFAULT_READY_LINE = r"^INFO: +Application startup complete\."
+# uvicorn's, ComfyUI's, Flask's.
+_DEFAULT_READY_LINE = r"^(?:INFO: +Application startup complete\.|To see the GUI go to: | ?\* Running on http)"
 _RESTART_LOOP_RUNS = 3  # of which the last is not read to its end: the one before tells why it restarts
 _MAX_UNDECIDED_LINES = 20_000  # lines after which no engine is expected
 _QUOTE_SAMPLE_LINES = 12  # first lines that show whether every line is quoted

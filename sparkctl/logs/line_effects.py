@@ -138,10 +138,9 @@ class EffectTable:
             return LineEffect.INVISIBLE if is_own_request(line) else LineEffect.MATTERS
         if line.startswith(self._engine.signs.serving):
             return LineEffect.WORK
-        if line.startswith(ACCESS_LINE_STARTS) and ACCESS_LINE.match(line):
-            return (
-                LineEffect.WORK if "POST /v" in line or line[0] == "[" else LineEffect.REQUEST
-            )  # which version, a shape does not tell
+        if line.startswith(ACCESS_LINE_STARTS) and (line[0] == "[" or ACCESS_LINE.match(line)):
+            # Which version, and of gin's which status, a shape does not tell.
+            return LineEffect.WORK if "POST /v" in line or line[0] == "[" else LineEffect.REQUEST
         is_indented = line[0].isspace()
         if text.startswith("usage: ") or any(word in text for word in self._openings):
             return LineEffect.OPENS

@@ -63,7 +63,7 @@ OTHER_REQUEST = rf"{_REQUEST_PREFIX}(?!{_USED_REQUEST})[A-Z]{{3,7}} [^\"]* HTTP/
 # Answered with an error of the server's own: it was up before.
 _FAILED_REQUEST = r"POST /v1/[^ \"]* HTTP/[0-9.]+\" 50[0-4]"
 # gin's access line, of servers in Go (Ollama): [GIN] 2025/04/16 - 00:47:10 | 200 |  3.68s | 127.0.0.1 | POST "/api/chat"
-_GIN_REQUEST = r"\[GIN\] [\d/]{10} - [\d:]{8} \| 200 \|[^|]{1,40}\|[^|]{1,60}\| POST {1,8}\"/(?:api|v1)/"
+_GIN_REQUEST = r"\[GIN\] [\d/]{10} - [\d:]{8} \| 200 \|[^|]{1,40}\|[^|]{1,60}\| POST {1,8}\"/(?:v1/|api/(?:generate|chat|embed))"
 ACCESS_LINE_STARTS = ("INFO: ", "[GIN] ")
 ACCESS_LINE = re.compile(
     f"(?P<used>{INFERENCE_REQUEST}|{_GIN_REQUEST})|(?P<failed>{_REQUEST_PREFIX}{_FAILED_REQUEST})|{OTHER_REQUEST}"
@@ -132,8 +132,9 @@ _SOURCE_CODE_PREFIXES = (
 
 
 _GOES_ON_PATTERN = re.compile(
-    # the last one: ComfyUI goes on without a module that it cannot import
-    r"(?P<again>\b[Ff](?:alls? ?back|alling back|allen back)|\b[Rr]etrying\b|^Cannot import .{1,300} module for custom nodes: )"
+    # the last two: ComfyUI goes on without a module that it cannot import, and after a prompt for which memory ran out
+    r"(?P<again>\b[Ff](?:alls? ?back|alling back|allen back)|\b[Rr]etrying\b|^Cannot import .{1,300} module for custom nodes: "
+    r"|^Got an OOM, unloading all loaded models)"
     r"|(?P<weak>, using \w)|[Uu]sing \w{1,40} instead|[Uu]sing internal "
     r"|[.,] [Uu]sing (?:the )?default\b|, ignor(?:ed|ing)\b|Skipping tactic |NCCL INFO"
 )
@@ -183,7 +184,7 @@ _FALLS_BACK = ("all back", "alls back", "alling back", "allen back", "allback", 
 
 def says_it_tries_again(text: str) -> bool:
     """Tell whether a program says in this line that it goes on in another way, or once more, after what it said before."""
-    may_go_on = "etrying" in text or "for custom nodes" in text
+    may_go_on = "etrying" in text or "for custom nodes" in text or "Got an OOM, " in text
     if not may_go_on and not ("back" in text and any(words in text for words in _FALLS_BACK)):
         return False
     found = _GOES_ON_PATTERN.search(text)

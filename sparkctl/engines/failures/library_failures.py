@@ -376,6 +376,7 @@ JIT_FAILURES = (
         r"|NVRTC_ERROR_\w{1,60}|NVCC compilation failed|NVVM compilation failed|PassManager::run failed|LLVM ERROR: .{0,160}"
         r"|\bmlir::.{0,200}Assertion `.{1,160} failed|error: failed to legalize operation.{0,80}"
         r"|command '?(?:\S{0,80}/)?(?:gcc|g\+\+|cc|c\+\+|nvcc|clang)'? failed with exit (?:code|status) \d+"
+        r"|Ran out of memory in memory space (?:[vsc]mem|sflag)\b.{0,80}"  # XLA, of a kernel: of the device's own memory it says hbm
         r"|[Ff]ailed to compile (?:the )?(?:CUDA )?kernels?\b.{0,80}|(?:Assertion|CUDA driver) error \(?\S{0,200}?\bjit/\w{1,60}\.[ch]pp:.{1,80})",
         FailureCause.JIT_FAILED,
         "A kernel could not be compiled at the start: {what}",
@@ -406,6 +407,7 @@ JIT_FAILURES = (
             "mlir::",
             "failed to legalize operation",
             "ailed to compile ",
+            "in memory space ",
             "jit/",
         ),
         on="image",
@@ -1031,6 +1033,14 @@ DISTRIBUTED_FAILURES = (
         "Look at the cable and the ports on both nodes (sparkctl doctor), and at the log of the other node: it may have ended "
         "first.",
         needle="Got completion",
+    ),
+    failure_rule(  # ibverbs' words for it, which Mooncake and UCX (NIXL) pass on
+        r"\b(?:transport|RNR) retry counter exceeded|\b[Tt]ransport retry count exceeded on (?P<port>\S{1,60})|\bIBV_WC_(?:RNR_)?RETRY_EXC_ERR\b",
+        FailureCause.NCCL,
+        "An RDMA transfer failed: the other node did not answer[ on {port}].",
+        "Look at the cable and the ports on both nodes (sparkctl doctor), at GID and MTU, and at the log of the other node: it may have "
+        "ended first.",
+        needle=("retry count", "RETRY_EXC_ERR"),
     ),
     failure_rule(
         r"TCPStore server has shut down too early|sendBytes failed on SocketImpl|recvValue failed on SocketImpl"

@@ -342,9 +342,18 @@ _PATH_FAILURES = (
     ),
 )
 _UNSUPPORTED_FAILURES = (
+    failure_rule(  # a question, which somebody may answer
+        r"^The repository for \S{1,200} contains custom code which must be executed",
+        FailureCause.TRUST_REMOTE_CODE,
+        "The model has its own code, and the engine asks whether to run it.",
+        "If you trust the model's author, set args.trust-remote-code: true.",
+        needle="contains custom code which must be executed",
+        on="args.trust-remote-code",
+        to="true",
+        warning=True,
+    ),
     failure_rule(
-        r"^The repository for \S{1,200} contains custom code which must be executed"
-        rf"|{EXCEPTION_PREFIX}.*(?:contains custom code which must be executed|requires you to execute custom code"
+        rf"{EXCEPTION_PREFIX}.*(?:contains custom code which must be executed|requires you to execute custom code"
         rf"|[Pp]lease pass the argument `trust_remote_code=True`"
         r"|(?:consider setting|set the option) `?trust_remote_code=True`?|requires you to execute the (?:configuration|modeling) "
         r"file)",
