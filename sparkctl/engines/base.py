@@ -190,7 +190,10 @@ _ASKED_AND_FREE = re.compile(
     r"(?:\. (?P<allowed>\d+(?:\.\d+)? [KMG]iB) allowed;)?"
 )
 _PLENTY = 2  # times what was asked for, and 1 GiB more: torch asks the driver for more than a small tensor needs
-_TWO_SIZES, _MOST_RANKS = re.compile(r"size of tensor a \((\d{1,9})\) must match the size of tensor b \((\d{1,9})\)"), 16
+_TWO_SIZES, _MOST_RANKS = (
+    re.compile(r"size of tensor a \((\d{1,9})\) must match the size of tensor b \((\d{1,9})\)"),
+    16,
+)
 _MAX_LINE_CHARS = 400  # characters of a line that fit into a sentence
 
 

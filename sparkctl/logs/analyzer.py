@@ -307,7 +307,10 @@ _MAX_HEAD_CHARS = 200  # of a line as the log has it, in which its prefixes stan
 _MIN_TEXT_CHARS = 20  # by which the end of the prefixes is found
 _MAX_CHAIN_LINES = 6  # lines from one exception to the next traceback of the same error
 # In the name of a process: a later stage of pipeline parallelism, and one of the ranks that share each tensor.
-_LATER_STAGE, _ONE_OF_RANKS = re.compile(r"(?<![A-Za-z])PP[1-9]"), re.compile(r"(?<![A-Za-z])(?:TP[1-9]|rank=\d)|Worker_TP\d")
+_LATER_STAGE, _ONE_OF_RANKS = (
+    re.compile(r"(?<![A-Za-z])PP[1-9]"),
+    re.compile(r"(?<![A-Za-z])(?:TP[1-9]|rank=\d)|Worker_TP\d"),
+)
 # What stands where an excerpt was cut.
 _CUT_MARK = re.compile(
     r"[\s.…]{0,20}(?:[\[(<]{0,2}(?:\.{2,3}|…)? ?(?:[Tt]runcated|TRUNCATED|snip|cut|omitted)\b[^\])>]{0,60}[\])>]{0,2})?[\s.…]{0,20}$"

@@ -63,7 +63,9 @@ OTHER_REQUEST = rf"{_REQUEST_PREFIX}(?!{_USED_REQUEST})[A-Z]{{3,7}} [^\"]* HTTP/
 # Answered with an error of the server's own: it was up before.
 _FAILED_REQUEST = r"POST /v1/[^ \"]* HTTP/[0-9.]+\" 50[0-4]"
 # gin's access line, of servers in Go (Ollama): [GIN] 2025/04/16 - 00:47:10 | 200 |  3.68s | 127.0.0.1 | POST "/api/chat"
-_GIN_REQUEST = r"\[GIN\] [\d/]{10} - [\d:]{8} \| 200 \|[^|]{1,40}\|[^|]{1,60}\| POST {1,8}\"/(?:v1/|api/(?:generate|chat|embed))"
+_GIN_REQUEST = (
+    r"\[GIN\] [\d/]{10} - [\d:]{8} \| 200 \|[^|]{1,40}\|[^|]{1,60}\| POST {1,8}\"/(?:v1/|api/(?:generate|chat|embed))"
+)
 ACCESS_LINE_STARTS = ("INFO: ", "[GIN] ")
 ACCESS_LINE = re.compile(
     f"(?P<used>{INFERENCE_REQUEST}|{_GIN_REQUEST})|(?P<failed>{_REQUEST_PREFIX}{_FAILED_REQUEST})|{OTHER_REQUEST}"

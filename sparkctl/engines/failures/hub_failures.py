@@ -274,7 +274,8 @@ HUB_FAILURES = (
         on="env.TIKTOKEN_ENCODINGS_BASE",
     ),
     failure_rule(
-        rf"{EXCEPTION_PREFIX}(?!.*\(os error (?:13|28|122)\)).*(?:CAS service error|error occurred while downloading using `hf_transfer`|too many failures in parallel"
+        rf"{EXCEPTION_PREFIX}(?!.*\(os error (?:13|28|122)\))"
+        r".*(?:CAS service error|error occurred while downloading using `hf_transfer`|too many failures in parallel"
         r"|IncompleteRead\(|max retries exceeded: unexpected EOF|Distant resource does not seem to be on)"
         rf"|^(?:[\w.]+\.)?(?:ChunkedEncodingError|ProtocolError): |{EXCEPTION_PREFIX}\(ProtocolError\('Connection aborted",
         FailureCause.HUB_UNREACHABLE,

@@ -596,3 +596,31 @@ def test_a_start_that_went_on_after_a_long_wait_does_not_hang() -> None:
     assert hangs.verdict is not None
     assert hangs.verdict.cause is FailureCause.WEDGED
     assert diagnose_lines([*VLLM_START, *[wait] * 4, *[build] * 60]).build_diagnosis().verdict is None
+
+
+# Alvee0033/public:ollama.log: a model that it does not know was answered with 500, another one served.
+_ONE_MODEL_OF_MANY = (
+    "llama_model_loader: loaded meta data with 55 key-value pairs and 2012 tensors from /m",
+    "llama_model_load: error loading model: error loading model architecture: unknown model architecture: 'gemma4'",
+    "llama_model_load_from_file_impl: failed to load model",
+    '[GIN] 2026/04/27 - 00:30:11 | 500 |  2.056923482s |       127.0.0.1 | POST     "/api/generate"',
+    '[GIN] 2026/04/27 - 00:31:05 | 200 |    1.331229ms |       127.0.0.1 | HEAD     "/"',
+    '[GIN] 2026/04/27 - 00:31:06 | 200 |  512.482585ms |       127.0.0.1 | POST     "/api/show"',
+    "llama_model_load: error loading model: error loading model architecture: unknown model architecture: 'gemma4'",
+    "llama_model_load_from_file_impl: failed to load model",
+    '[GIN] 2026/04/27 - 00:31:08 | 500 |   1.67260561s |       127.0.0.1 | POST     "/api/generate"',
+    '[GIN] 2026/04/27 - 00:31:17 | 200 |    1.287082ms |       127.0.0.1 | HEAD     "/"',
+    '[GIN] 2026/04/27 - 00:31:17 | 200 |  324.623997ms |       127.0.0.1 | POST     "/api/show"',
+    '[GIN] 2026/04/27 - 00:31:24 | 200 |    6.7401021s |       127.0.0.1 | POST     "/api/generate"',
+    '[GIN] 2026/04/27 - 00:34:17 | 200 |    2.120204ms |       127.0.0.1 | HEAD     "/"',
+    '[GIN] 2026/04/27 - 00:34:18 | 200 |  239.846823ms |       127.0.0.1 | POST     "/api/show"',
+    '[GIN] 2026/04/27 - 00:34:20 | 200 |  2.373993847s |       127.0.0.1 | POST     "/api/generate"',
+    '[GIN] 2026/04/27 - 00:35:10 | 200 |  9.494894298s |       127.0.0.1 | POST     "/api/generate"',
+)
+
+
+def test_a_model_that_a_server_cannot_load_is_no_failure_once_it_serves_others() -> None:
+    for count, is_failure in ((len(_ONE_MODEL_OF_MANY), False), (len(_ONE_MODEL_OF_MANY) - 5, True)):
+        reading = LogDiagnoser()
+        reading.feed_block("".join(f"{line}\n" for line in _ONE_MODEL_OF_MANY[:count]).encode())
+        assert (reading.build_diagnosis().verdict is not None) is is_failure
