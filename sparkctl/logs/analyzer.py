@@ -305,7 +305,7 @@ _MAX_CHAIN_LINES = 6  # lines from one exception to the next traceback of the sa
 _LATER_STAGE = re.compile(r"(?<![A-Za-z])PP[1-9]")  # in the name of a process: of pipeline parallelism
 # What stands where an excerpt was cut.
 _CUT_MARK = re.compile(
-    r"[\s.…]{0,20}(?:[\[(<]{0,2}(?:\.{2,3}|…)? ?(?:[Tt]runcated|TRUNCATED|snip|cut|omitted)\b[^\])>]{0,60}[\])>]{0,2})?[\s.…]{0,20}$"
+    r"[\s.…]{0,20}+(?:[\[(<]{0,2}(?:\.{2,3}|…)? ?(?:[Tt]runcated|TRUNCATED|snip|cut|omitted)\b[^\])>]{0,60}[\])>]{0,2})?[\s.…]{0,20}$"
 )
 _MAX_BANNER_TAIL_LINES = 12  # lines of an image's banner after its warning
 _MAX_TAIL_LINES = 6  # lines of cleanup that may follow the last error

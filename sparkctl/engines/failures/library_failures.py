@@ -1145,7 +1145,7 @@ _ARGPARSE_ERROR = r"^[\w./ -]{1,80}: error: "
 
 ARGUMENT_FAILURES = (
     failure_rule(
-        _ARGPARSE_ERROR + r"(?P<what>ambiguous option: --?(?P<flag>[\w.-]+)\S* could match (?P<could>.*))",
+        _ARGPARSE_ERROR + r"(?P<what>ambiguous option: --?(?P<flag>[\w.-]++)\S*+ could match (?P<could>.*))",
         FailureCause.UNKNOWN_FLAG,
         "The engine has several flags that begin with --{flag}: {could}",
         "Write the full name of the one you mean instead of args.{flag}: {could}",
@@ -1173,7 +1173,7 @@ ARGUMENT_FAILURES = (
         change=ChangeDirection.REMOVE,
     ),
     failure_rule(
-        _ARGPARSE_ERROR + r"(?P<what>argument (?:-\w+/)?--?(?P<flag>[\w.-]+)\S*: .*)",
+        _ARGPARSE_ERROR + r"(?P<what>argument (?:-\w+/)?--?(?P<flag>[\w.-]++)\S*: .*)",
         FailureCause.BAD_VALUE,
         "The engine refused a flag's value: {what}",
         "Correct args.{flag}.",
