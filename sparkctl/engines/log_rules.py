@@ -76,6 +76,7 @@ _TOLD_REPR = re.compile(r"(?P<name>\b[A-Z]\w{1,60}(?:Error|Exception))\((?P<mark
 _MAX_MATCHED_CHARS = 4096  # characters in which a line says what is wrong; the rest lists the valid values
 # In a pattern: a class of characters, what stands for any digit or counts, and a certain digit.
 _PATTERN_DIGITS = re.compile(r"(?P<set>\[\^?\]?(?:\\.|[^\]\\]){0,200}\])|(?P<any>\\.|\{\d{0,9},?\d{0,9}\})|\d")
+_PATTERN_MARKS = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*+\]|[|()]")
 _CLASS_DIGITS = re.compile(r"(?P<any>\\.|0-9)|\d-\d|\d")
 _GROUPED_NUMBER = re.compile(r"\d{1,3}(?:,\d{3})+")  # 1,806,336
 _MORE_WORDS = re.compile(r"\s*\w")
@@ -115,23 +116,12 @@ def _compile_search(pattern: str) -> Search:
 @cache
 def _split_alternatives(pattern: str) -> tuple[str, ...]:
     """Split a pattern at each ``|`` that is outside of groups and classes."""
-    parts, depth, start, is_class = [], 0, 0, False
-    at = 0
-    while at < len(pattern):
-        char = pattern[at]
-        if char == "\\":
-            at += 1
-        elif is_class:
-            is_class = char != "]"
-        elif char == "[":
-            is_class = True
-            at += 2 if pattern.startswith("^]", at + 1) else pattern.startswith(("]", "^"), at + 1)
-        elif char == "|" and not depth:
-            parts.append(pattern[start:at])
-            start = at + 1
-        else:
-            depth += (char == "(") - (char == ")")
-        at += 1
+    parts, depth, start = list[str](), 0, 0
+    for found in _PATTERN_MARKS.finditer(pattern):
+        if found[0] == "|" and not depth:
+            parts.append(pattern[start : found.start()])
+            start = found.end()
+        depth += (found[0] == "(") - (found[0] == ")")
     return (*parts, pattern[start:])
 
 
