@@ -727,7 +727,8 @@ class LogAnalyzer:
             and self.phase is not Phase.STARTING
         ):
             self._latest, self._standstills = (line.number, text), 0
-            self._count_ordinary_line(line, content)
+            if self.is_unknown:
+                self._count_ordinary_line(line, content)
             if not self.ready_line_seen:
                 self._note_readiness(line, text)
             if content.signal is not None:

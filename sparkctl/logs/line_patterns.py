@@ -172,7 +172,7 @@ _CALLED_FATAL = re.compile(r"\b(?:fatal|FATAL)\b|^\W{0,3}(?:ERROR|[Ee]rror)\b|\b
 def says_it_goes_on(text: str, level: str | None = None) -> bool:
     """Tell whether a program says in this line that it does without the thing that failed: no failure, whatever else it says. In
     a line that it calls an error (also by its ``level``), "using" may only name what it used."""
-    if not any(words in text for words in _GOES_ON_WORDS) or (found := _GOES_ON_PATTERN.search(text)) is None:
+    if not any(map(text.__contains__, _GOES_ON_WORDS)) or (found := _GOES_ON_PATTERN.search(text)) is None:
         return False
     return found["weak"] is None or (level not in ERROR_LEVELS and _CALLED_FATAL.search(text) is None)
 
@@ -450,12 +450,12 @@ _SETTINGS_FRAME = re.compile(
 
 def match_reader_frame(source: str) -> re.Match[str] | None:
     """Return the file and the function of a traceback's frame in code that reads what an exception may not name, None for others."""
-    return _READER_FRAME.match(source) if any(word in source for word in _READER_WORDS) else None
+    return _READER_FRAME.match(source) if any(map(source.__contains__, _READER_WORDS)) else None
 
 
 def is_settings_frame(source: str) -> bool:
     """Tell whether a traceback's frame is in code that checks settings."""
-    return any(word in source for word in _SETTINGS_WORDS) and _SETTINGS_FRAME.match(source) is not None
+    return any(map(source.__contains__, _SETTINGS_WORDS)) and _SETTINGS_FRAME.match(source) is not None
 
 
 _MAX_FRAME_LINES = 3  # lines of the innermost frame of a traceback: file, source, markers

@@ -36,6 +36,7 @@ FUNCTIONS = {"compile", "search", "match", "fullmatch", "sub", "subn", "split", 
 MADE_ELSEWHERE = {
     "model/text/bounded_pattern.py": "a pattern of the operator's own: bounded there, and timed by its own test",
     "logs/verdict_builder.py": "an escaped path between constants",
+    "logs/analyzer.py": "an engine's own ready line: timed below",
     "logs/diagnosis.py": "put together of the engines' signs: timed below",
     "logs/log_file.py": "classes of bounded length at the start of a line, what a log's first lines share",
     "logs/search.py": "an escaped text",
@@ -227,6 +228,7 @@ def test_the_rules_of_the_engines_are_no_slower() -> None:
     vocabularies = [value for module in modules for value in vars(module).values() if isinstance(value, LogRules)]
     patterns = {rule.pattern for one in vocabularies for rule in (*one.rules, *one.facts)}
     patterns |= {module.ENGINE.signs.marks for module in modules if module.ENGINE.signs.marks}
+    patterns |= {module.ENGINE.defaults.ready_line for module in modules if module.ENGINE.defaults.ready_line}
     assert len(patterns) > 200
     every = [FoundPattern("engines", re.compile(one), frozenset(["search"])) for one in sorted(patterns)]
     slow = [words for one in every if (words := _describe_slowness(one, sizes=(PROBE, SIZES[0])))]

@@ -111,7 +111,7 @@ KERNEL_FAILURES = (
             "Arch Mismatch",
             "FlashInfer Internal Error: Unsupported",
             "nsupported ",
-            "nknown ",
+            *("nknown CUDA ", "nknown cuda ", "nknown GPU ", "nknown arch", "nknown SM version"),
             "o kernel",
             "o valid kernel",
             "o suitable kernel",
