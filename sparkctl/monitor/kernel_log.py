@@ -285,6 +285,10 @@ _RELATED_CAUSES = _OPEN_CAUSES | {
 _REGISTRATION_PATTERN = re.compile(r"ibv_reg_mr\w*")
 _GPU_KINDS = (KernelEventKind.XID, KernelEventKind.GPU_LOST)
 _SILENT_CAUSES = (FailureCause.KILLED, FailureCause.EXITED)  # it ended without a word
+_NOT_THE_KERNEL_REMEDY = (
+    "It was not the kernel: ask who may have killed it, a person, a script, or a program that watches the memory: "
+    "journalctl -u earlyoom -u systemd-oomd on the node."
+)
 _NOT_READABLE = Evidence("what the kernel did is not known: its log could not be read", _ORIGIN)
 
 
@@ -317,11 +321,20 @@ def add_kernel_evidence(verdict: Verdict, log: KernelLog | None, container: Cont
         return _apply_gpu_fault(verdict, faults, name)
     around = [one for one in late if _is_of_machine(one)]
     if around:
-        return replace(verdict, evidence=(*verdict.evidence, *_build_evidence(around, ended)))
+        short = [one for one in around if _tells_of_short_memory(one)] if verdict.cause in _SILENT_CAUSES else []
+        remedy = short[-1].remedy if short else verdict.remedy
+        return replace(verdict, evidence=(*verdict.evidence, *_build_evidence(around, ended)), remedy=remedy)
     if verdict.cause in _SILENT_CAUSES and log.oldest is not None and log.oldest <= began and not log.skipped:
         nothing = "the kernel logged no OOM kill and no GPU fault while it ran"
-        return replace(verdict, evidence=(*verdict.evidence, Evidence(nothing, _ORIGIN)))
+        remedy = _NOT_THE_KERNEL_REMEDY if verdict.cause is FailureCause.KILLED else verdict.remedy
+        return replace(verdict, evidence=(*verdict.evidence, Evidence(nothing, _ORIGIN)), remedy=remedy)
     return verdict
+
+
+def _tells_of_short_memory(event: KernelEvent) -> bool:
+    """Tell whether the node's memory was out: a program was killed for it, or the driver was refused it again and again."""
+    many = event.severity is not Severity.NOTE or (event.many is not None and event.count >= event.many)
+    return event.kind is KernelEventKind.OOM_KILL or (event.kind is KernelEventKind.DRIVER_MEMORY and many)
 
 
 def find_oom_kill(log: KernelLog, container: Container) -> KernelEvent | None:
