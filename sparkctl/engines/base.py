@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import IntEnum, StrEnum
 from typing import TYPE_CHECKING, Protocol
 
 from sparkctl.model.engine_metrics import EngineFact, EngineFactName, EngineMetrics, StatsLine
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.node import LEAST_TOTAL_BYTES
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.text.sanitize import truncate_text

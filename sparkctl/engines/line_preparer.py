@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.text.sanitize import sanitize_line
 
 # SGLang writes 9,000 characters of draft settings into its settings line; nothing beyond this limit is recognised. The

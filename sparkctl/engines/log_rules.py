@@ -6,12 +6,13 @@ import re
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cache, cached_property, lru_cache
 
 from sparkctl.engines.base import Failure, FailureRefinement, FailureWeight, LineSignal
 from sparkctl.engines.line_preparer import parse_progress_bar, strip_log_prefix
 from sparkctl.model.engine_metrics import EngineFact, EngineFactName
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.text.sanitize import truncate_text
 from sparkctl.model.verdict import ChangeDirection, FailureCause

@@ -16,7 +16,6 @@ import tempfile
 import time
 from collections.abc import Collection, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -30,6 +29,7 @@ from sparkctl.files import (
 )
 from sparkctl.history.database import make_private_directory
 from sparkctl.history.expected_durations import is_byte_count
+from sparkctl.model.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from sparkctl.model.sample import MemoryBeforeStart

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import fsum, log, sqrt
 from statistics import median
 
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.node import NodeName
 
 

@@ -6,8 +6,9 @@ rate is accepted / drafted. Which engine calls what: docs/numbers.md.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from sparkctl.model.lazy_dataclass import dataclass
 
 
 class MeterSource(StrEnum):

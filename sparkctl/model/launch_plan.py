@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated
 
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.node import NodeName
 from sparkctl.model.profile_field import FieldKind, ProfileField
 from sparkctl.model.text.units import MIB

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -21,6 +21,7 @@ from sparkctl.model.container import Container
 from sparkctl.model.finding import Severity
 from sparkctl.model.json_codec import from_json_data
 from sparkctl.model.kernel_event import BootEnd, KernelEvent, KernelEventKind, KernelLine, KernelLog, KernelReading
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.sample import Sample
 from sparkctl.model.text.sanitize import load_json, sanitize_line, truncate_text
 from sparkctl.model.text.units import format_date_time

@@ -10,13 +10,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from sparkctl.errors import InvalidInput
 from sparkctl.files import open_regular_file
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.text.sanitize import sanitize_line, truncate_text
 
 _MAX_BYTES = 1 << 20  # bytes of a file that are read to show a line of it

@@ -16,7 +16,7 @@ import time
 import uuid
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from sparkctl.commands.guard_session import stop_watching_containers
@@ -30,6 +30,7 @@ from sparkctl.model.container import Container
 from sparkctl.model.events import Event, WarningEmitted
 from sparkctl.model.json_codec import to_json_data
 from sparkctl.model.launch_plan import ContainerLabel
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.node import NodeName
 from sparkctl.profiles.container_labels import parse_stop_grace_label
 from sparkctl.transport.node_session import NodeSession

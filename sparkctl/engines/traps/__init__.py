@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from typing import Any
 from sparkctl.engines.base import FailureWeight
 from sparkctl.engines.log_rules import FailureRule, failure_rule
 from sparkctl.errors import InvalidInput
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.verdict import ChangeDirection, FailureCause
 
 _URL_SCHEME = re.compile(r"^https?://")

@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.text.log_line import LogLine
 
 MASK = "••••••"

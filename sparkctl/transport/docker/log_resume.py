@@ -16,9 +16,10 @@ import re
 import struct
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple, Protocol
 
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.text.log_line import LogLine
 
 _STAMP_BYTES = 31  # "2026-11-20T23:13:59.123456789Z " as the daemon writes it, always UTC, always nine digits

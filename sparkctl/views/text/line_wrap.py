@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.text.sanitize import sanitize_lines
 from sparkctl.views.text.styled_text import (
     Span,
