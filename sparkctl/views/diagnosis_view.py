@@ -16,7 +16,7 @@ from sparkctl.model.verdict import CAUSE_MEANINGS, Evidence, Verdict
 from sparkctl.views.event_text import format_phase_name, format_step_name, format_verdict
 
 SCHEMA = 1
-_ACCEPTED_SHARE = re.compile(r"(?P<percent>\d+)% of the drafts")
+_ACCEPTED_SHARE = re.compile(r", (?P<percent>\d{1,3})% of the drafts")
 _FEW_ACCEPTED_PERCENT = 15
 _SOCKET_REMEDY = (
     "between two Sparks sockets are several times slower than RDMA: give the container /dev/infiniband (container.devices) and "

@@ -544,7 +544,13 @@ _CUDA_CALL_FAILURES = (
 )
 # By kind of a row in the table by which the kernel's own log is read: what each of its lines contains.
 _KERNEL_NEEDLES = {
-    "gpu-lost": ("fallen off the bus", "RmInitAdapter failed", "rm_init_adapter failed", "GPU is probably locked"),
+    "gpu-lost": (
+        "fallen off the bus",
+        "probe routine failed",
+        "RmInitAdapter failed",
+        "rm_init_adapter failed",
+        "GPU is probably locked",
+    ),
     "pcie": (": AER: ", ": PCIe Bus Error: ", ": DPC: containment event"),
     "network-card": ("mlx5_core ", "(mlx5_core)"),
     "hardware": ("[Hardware Error]: event severity: ",),

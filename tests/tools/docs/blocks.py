@@ -119,7 +119,7 @@ def _xids() -> str:
         rule.data["hours"] for rule in rules if rule.kind is KernelEventKind.XID and rule.severity is not Severity.NOTE
     )
     rows = (
-        (number, _name_parts(row["meaning"]), str(rate_kernel_line(Severity(row["severity"]), row.get("hours", hours))))
+        (number, row["meaning"], str(rate_kernel_line(Severity(row["severity"]), row.get("hours", hours))))
         for number, row in xids.items()
     )
     return table(("Xid", "meaning", "how serious"), rows)

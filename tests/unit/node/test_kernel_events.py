@@ -70,7 +70,7 @@ def test_each_xid_says_what_it_means_and_what_to_do(number: str) -> None:
     assert event is not None
     assert (event.xid, event.pid) == (int(number), 4242)
     assert event.process == "python3"
-    assert event.meaning.startswith(f"Xid {number}: {XIDS[number]['meaning'].partition('{')[0]}")
+    assert event.meaning == f"Xid {number}: {XIDS[number]['meaning']}"
     assert event.remedy
 
 
@@ -131,11 +131,3 @@ def test_a_port_that_reports_an_error_is_not_the_device_that_had_it(text: str, d
     event = decode(text)
     assert event is not None
     assert f"PCIe device {device} " in event.meaning
-
-
-def test_the_recovery_that_the_driver_asks_for_is_named() -> None:
-    event = decode(
-        "NVRM: Xid (PCI:000f:01:00): 154, GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)"
-    )
-    assert event is not None
-    assert event.meaning.endswith("asks for: GPU Reset Required")
