@@ -41,7 +41,6 @@ from sparkctl.logs.line_patterns import (
     RELOADS,
     REQUEST_ERROR,
     REQUEST_HANDLER,
-    REQUEST_MARK,
     SELF_KILLS,
     SHUTDOWN_PHRASES,
     STARTUP_ONLY_CAUSES,
@@ -66,7 +65,7 @@ from sparkctl.logs.line_patterns import (
     tells_exit_status,
 )
 from sparkctl.model.engine_metrics import EngineFact, EngineFactName, StatsLineKind
-from sparkctl.model.launch_plan import ReadinessRule
+from sparkctl.model.launch_plan import REQUEST_MARK, ReadinessRule
 from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.phase import Phase, PhaseDuration, Step
 from sparkctl.model.text.bounded_pattern import compile_bounded

@@ -28,7 +28,6 @@ from sparkctl.logs.line_patterns import (
     PACKAGE_VERSION,
     READER_FRAME,
     RELOADS,
-    REQUEST_MARK,
     SELF_KILLS,
     SETTINGS_FRAME,
     SHUTDOWN_PHRASES,
@@ -42,6 +41,7 @@ from sparkctl.logs.line_patterns import (
     split_prefix,
     strip_broken_colour_codes,
 )
+from sparkctl.model.launch_plan import REQUEST_MARK
 from sparkctl.model.text.sanitize import ESCAPE_SEQUENCE
 
 _MAX_SHAPE_BYTES = 24 << 20  # of all shapes that are known

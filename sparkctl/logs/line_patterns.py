@@ -14,6 +14,7 @@ from dataclasses import field
 from datetime import UTC, datetime
 from functools import lru_cache
 
+from sparkctl.model.launch_plan import REQUEST_MARK
 from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.text.log_line import LogLine
 from sparkctl.model.text.sanitize import sanitize_line
@@ -612,18 +613,12 @@ def strip_group_frame(text: str) -> str:
     return text[found.end() :] if found else text
 
 
-REQUEST_MARK = "by=sparkctl"
 _REQUEST_TARGET = rf"/[^\s\"?]*\?(?:[^\s\"]*&)?{REQUEST_MARK}"
 _CLIENT_ADDRESS = r"[0-9A-Za-z.:\[\]%_-]*"
 _OWN_ACCESS_LINE = re.compile(
     rf"(?:INFO:\s+)?{_CLIENT_ADDRESS} - (?:- \[[^\]]*\] )?\"(?:GET|POST) {_REQUEST_TARGET} HTTP/\d(?:\.\d)?\" \d{{3}}\b"  # uvicorn; NCSA
     rf"|\[GIN\] [^\"]*\| (?:GET|POST) +\"{_REQUEST_TARGET}\"\s*$"  # Ollama
 )
-
-
-def mark_request_path(path: str) -> str:
-    """Return the path as we ask for it."""
-    return f"{path}{'&' if '?' in path else '?'}{REQUEST_MARK}"
 
 
 def is_own_request(text: str) -> bool:
