@@ -8,7 +8,6 @@ of a start and its container, by `rank_verdict` from the logs of several ranks. 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
 from dataclasses import field, replace
 from functools import cache, lru_cache
@@ -68,6 +67,7 @@ from sparkctl.model.engine_metrics import EngineFact, EngineFactName, StatsLineK
 from sparkctl.model.launch_plan import REQUEST_MARK, ReadinessRule
 from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.phase import Phase, PhaseDuration, Step
+from sparkctl.model.text import lazy_pattern
 from sparkctl.model.text.bounded_pattern import compile_bounded
 from sparkctl.model.text.log_line import LogLine
 from sparkctl.model.text.sanitize import sanitize_line, truncate_text
@@ -302,9 +302,9 @@ _MAX_FORGIVEN_LINES = 8  # lines in which a program may say what failed before i
 _MAX_HEAD_CHARS = 200  # of a line as the log has it, in which its prefixes stand
 _MIN_TEXT_CHARS = 20  # by which the end of the prefixes is found
 _MAX_CHAIN_LINES = 6  # lines from one exception to the next traceback of the same error
-_LATER_STAGE = re.compile(r"(?<![A-Za-z])PP[1-9]")  # in the name of a process: of pipeline parallelism
+_LATER_STAGE = lazy_pattern.compile(r"(?<![A-Za-z])PP[1-9]")  # in the name of a process: of pipeline parallelism
 # What stands where an excerpt was cut.
-_CUT_MARK = re.compile(
+_CUT_MARK = lazy_pattern.compile(
     r"[\s.…]{0,20}(?:[\[(<]{0,2}(?:\.{2,3}|…)? ?(?:[Tt]runcated|TRUNCATED|snip|cut|omitted)\b[^\])>]{0,60}[\])>]{0,2})?[\s.…]{0,20}$"
 )
 _MAX_BANNER_TAIL_LINES = 12  # lines of an image's banner after its warning
