@@ -24,7 +24,7 @@ from sparkctl.engines.base import (
     refine_failure,
 )
 from sparkctl.engines.line_preparer import MAX_LINE_LENGTH, LinePreparer, prepare_text
-from sparkctl.logs.line_effects import LineEffect, prepare_raw_line
+from sparkctl.logs.line_effects import LineEffect, TracebackPrefix, prepare_raw_line
 from sparkctl.logs.line_patterns import (
     ACCESS_LINE,
     ACCESS_LINE_STARTS,
@@ -32,6 +32,7 @@ from sparkctl.logs.line_patterns import (
     DURATION_PATTERN,
     ERROR_LEVELS,
     FORCED_STOP,
+    FRAME_START,
     LOGGING_ERROR,
     PACKAGE_NAME,
     PACKAGE_VERSION,
@@ -378,6 +379,7 @@ class LogAnalyzer:
     is_ready_line: Callable[[str], object] | None = None
     _latest: tuple[int, str | bytes] | None = None  # bytes: a line that was skipped
     _traceback: TracebackReader = field(default_factory=TracebackReader)
+    _prefix: TracebackPrefix = field(default_factory=TracebackPrefix)
     # An exception that no rule named, the lines of its message so far, and the weight of the first.
     _unnamed: tuple[LogLine, str, int, str | None] | None = None
     _standstills: int = 0  # in a row
@@ -401,6 +403,8 @@ class LogAnalyzer:
     def feed_line(self, line: LogLine) -> None:
         """Read one line."""
         self._read_last = line.number
+        if self._prefix.is_known or FRAME_START in line.text:
+            line = replace(line, text=self._prefix.strip_line(line.text))
         was_joining = self._preparer.is_joining
         read = _read_short_line if len(line.text) <= _MAX_KNOWN_CHARS else _read_long_line
         if not was_joining and (contents := read(self.engine, line.text)) is not None:  # most lines
@@ -463,6 +467,7 @@ class LogAnalyzer:
             or self._unnamed is not None
             or self._standstills
             or self._traceback.is_in_statement
+            or self._prefix.is_known
         ):
             return None
         if not self.whole or not (self.ready_line_seen or self.has_served):
@@ -987,7 +992,11 @@ class LogAnalyzer:
         """Store the last line with an error level that no rule knows, while the engine is not ready."""
         if self.was_ready or text[:1].isspace() or is_harmless(text):
             return
-        if not text.startswith(TRACEBACK_STARTS) and (signal is None or signal.failure is None):
+        if (
+            not text.startswith("usage: ")
+            and TRACEBACK_HEADER not in text
+            and (signal is None or signal.failure is None)
+        ):
             self._level_error = self._note_error(line, text)
 
     def _note_error(self, line: LogLine, text: str) -> EvidenceLine:
@@ -1174,10 +1183,11 @@ def _read_content(engine: Engine, raw: str, text: str) -> LineContent | None:
     is_turning_point = text.startswith(_list_turning_points(engine.signs))
     has_served = text.startswith(engine.signs.served) or (answered is not None and bool(answered["failed"]))
     is_answer = _answers_request(raw)
-    is_request_error = REQUEST_ERROR in plain or plain.startswith(LOGGING_ERROR)
+    is_request_error = REQUEST_ERROR in plain or LOGGING_ERROR in plain
     is_standstill = plain.startswith(engine.signs.standstill)
-    may_be_traceback = plain.startswith((" ", *CHAIN_STARTS)) or TRACEBACK_HEADER in plain
-    is_error = signal is None and looks_like_error(plain) and not is_below_error(level)
+    has_header = TRACEBACK_HEADER in plain  # what follows is the error
+    may_be_traceback = plain.startswith((" ", FRAME_START, *CHAIN_STARTS)) or has_header
+    is_error = signal is None and not has_header and looks_like_error(plain) and not is_below_error(level)
     may_be_duration, tries_again = may_hold_duration(plain), says_it_tries_again(plain)
     is_special = any(
         (is_turning_point, is_serving, answered, has_served, is_answer, is_request_error, is_standstill,

@@ -274,7 +274,7 @@ _SOURCE_NAME = (
     r"|[ \t]{0,8}Line \d{1,7}: |\d{1,7}[:-](?=[(\[]|(?:INFO|WARNING|ERROR|Traceback)\b)"  # what numbers the lines: an editor, grep -n
     r"|\[[A-Za-z][\w -]{1,30}\] (?=\((?:[\w-]{1,40} ){0,3}(?:pid|rank)=)"  # a program's name for what another one prints
     r"|\[[a-z]+/[\w.-]{1,99}/[\w.-]{1,99}\] "  # kubectl --prefix: [pod/NAME/CONTAINER]
-    r"|\w[\w.-]{0,63} +\| "  # compose: engine-1  | text
+    r"|\w[\w.-]{0,63}(?:@[\w.-]{1,63})? +\| "  # a swarm: llm_vllm.1.ID@NODE  | text; compose: engine-1  | text
     r"|\[[\w.-]{1,63} std(?:out|err)\] (?:\[\d{1,9}\] )?"  # a program's router: [llamacpp-router stdout] [52717]
     r"|[A-Z][a-z]{2} \d{1,2}, \d{4} @ \d\d:\d\d:\d\d\.\d{3} {1,8}"  # Kibana
     r"|\[\d\d:\d\d:\d\d\] \w{1,32}/[A-Z]{1,16} {1,8}"  # [16:10:33] stdout/INFO
@@ -427,7 +427,8 @@ _USUAL_NAME = lazy_pattern.compile(r"[\w.<>]*(?:Error|Exception)\b")
 _MAX_MESSAGE_LINES = 3  # between what looked like an exception and the next frame of the same traceback
 _RAISED = lazy_pattern.compile(r"raise (?P<name>(?:[A-Za-z_]\w*+\.)*+[A-Z]\w++)\(")
 _FRAME_INDENTATION = 2
-FRAME_PATTERN = lazy_pattern.compile(r"\s+File \"[^\"]+\", line \d+, in ")
+FRAME_START = 'File "'  # a paste may have lost the indentation before it
+FRAME_PATTERN = lazy_pattern.compile(r"\s*File \"[^\"]+\", line \d+, in ")
 _STRING = lazy_pattern.compile(
     r"""[rRfFbB]{0,2}(?:"(?P<double>(?:[^"\\]|\\.){0,500}+)"|'(?P<single>(?:[^'\\]|\\.){0,500}+)')"""
 )
@@ -498,7 +499,7 @@ class TracebackReader:
             self._open(number, _find_own_writer(raw, text), level)
             return False
         if self.is_open:
-            if not text[:1].isspace():
+            if not text[:1].isspace() and not text.startswith(FRAME_START):
                 return self._reads_exception(number, text, raw, level)
             self._read_frame_line(number, text)
         elif FRAME_PATTERN.match(text):  # the excerpt begins within a traceback, or one goes on
@@ -589,7 +590,7 @@ class TracebackReader:
         source = text.strip()
         if source.startswith(_STATEMENT_STARTS) or MODEL_CONFIG_READ in source:
             self.raise_line, self._statement = number, [source]
-        elif source.startswith('File "'):
+        elif source.startswith(FRAME_START):
             self.raise_line, self._statement = None, []
             if SETTINGS_FRAME.match(source) is not None:
                 self._settings_frame = number

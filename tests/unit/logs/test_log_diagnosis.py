@@ -148,6 +148,7 @@ def test_the_end_of_a_log_alone_shows_that_it_served() -> None:
     "2026-05-01T10:00:00.123456789Z ", "engine-1  | ", "engine-1  | 2026-05-01T10:00:00.123456789Z ",
     "2026-05-01T10:00:00.1Z stdout F ",
     "[pod/qwen-0/engine] ", "May  1 10:00:00 spark1 docker[912]: ", "2026-05-01T10:00:00+0000 spark1 vllm[9]: ",
+    "llm_vllm.1.k2j3h4k5j6h7@spark1    | ",
 ])  # fmt: skip
 @pytest.mark.parametrize("log", [(*VLLM, SERVING), (*VLLM[:4], NO_SHARE, FAILED), (*SGLANG[:4], OOM, AFTER)])
 def test_what_others_put_before_a_line_changes_nothing(frame: str, log: tuple[str, ...]) -> None:
