@@ -120,6 +120,7 @@ _TOKEN_SHAPES = {
 _TOKEN_PATTERN = re.compile(
     rf"{_TOKEN_START}(?:{'|'.join(re.escape(start) + rest for start, rest in _TOKEN_SHAPES.items())})[\w-]*+(?:[.=][\w-]++)*+"
 )
+_MIN_TOKEN_CHARS = 15  # of the shortest one, xoxb- and ten more
 _PRIVATE_KEY_PATTERN = re.compile(
     r"-----BEGIN (?P<kind>[A-Z\d ]{0,40}PRIVATE KEY(?: BLOCK)?)-----(?:[^-]++|-(?!----))*+(?P<end>-----END (?P=kind)-----)?"
 )
@@ -282,7 +283,10 @@ def _is_secret_in_log(name: str, sign: str, before: str) -> bool:
 
 def contains_token(text: str) -> bool:
     """Tell whether ``text`` contains the shape of a known token."""
-    return _TOKEN_PATTERN.search(text) is not None
+    if len(text) < _MIN_TOKEN_CHARS:
+        return False
+    # a token holds no white space, and most words of a note are short
+    return any(_TOKEN_PATTERN.search(word) is not None for word in text.split() if len(word) >= _MIN_TOKEN_CHARS)
 
 
 def find_secret_values(env: Mapping[str, str] | Iterable[tuple[str, str]]) -> frozenset[str]:
