@@ -21,6 +21,7 @@ from sparkctl.logs.line_patterns import (
     ACCESS_LINE_STARTS,
     ASSERTION_START,
     CHAIN_STARTS,
+    COMPILER_FRAME,
     DURATION_WORDS,
     ERROR_LEVELS,
     FRAME_PATTERN,
@@ -173,6 +174,7 @@ class EffectTable:
             or MODEL_CONFIG_READ in source
             or READER_FRAME.match(source) is not None
             or SETTINGS_FRAME.match(source) is not None
+            or COMPILER_FRAME.match(source) is not None
             or "serving" in text[:200]
         )
 

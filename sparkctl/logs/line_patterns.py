@@ -202,6 +202,27 @@ def tells_exit_status(text: str) -> bool:
     return _EXIT_STATUS.search(text) is not None
 
 
+_LISTENS = re.compile(
+    r"\b[Ll]istening (?:on|at)\b|\b[Rr]unning on (?:local URL\b|https?:|all addresses|\S{1,80}:\d{2,5}\b)|\bGUI go to: http"
+)
+_ENDS = re.compile(
+    r"\b(?:exit|abort|kill|terminat|crash|shut|fatal|panic|core dump|segmentation|unrecoverable|giving up|gave up|died|dying|stopp"
+    r"|(?:cannot|could not|can't|unable to|failed to|failure to) (?:start|listen|bind|launch|boot|init))",
+    re.IGNORECASE,
+)
+
+
+def says_it_listens(text: str) -> bool:
+    """Tell whether a server of any kind says in this line that it takes requests."""
+    may_say = "istening " in text or "unning on " in text or "GUI go to" in text
+    return may_say and _LISTENS.search(text) is not None
+
+
+def says_it_ends(text: str) -> bool:
+    """Tell whether a program says in this line that it, or a process of its own, ends or did not begin."""
+    return _ENDS.search(text) is not None
+
+
 def may_hold_duration(text: str) -> bool:
     """Tell whether `DURATION_PATTERN` may match, at low cost."""
     return " took " in text or "elapsed" in text or " takes " in text or "finished in " in text
@@ -450,6 +471,11 @@ SETTINGS_FRAME = lazy_pattern.compile(
     r"File \"[^\"]{0,300}?(?:/(?:config|arg_groups|platforms)/[^/\"]{1,60}|/(?:\w{0,20}arg_?utils|argparse_utils|server_args|cli_args"
     r"|llm_args|engine_args))\.py\", line \d+, in "
 )
+# The frame of the code that turns a kernel into a GPU's instructions.
+COMPILER_FRAME = re.compile(
+    r"File \"[^\"]{0,300}?/triton/(?:backends/\w{1,20}/compiler|compiler/(?:compiler|code_generator))\.py\", line \d+, in "
+    r"(?P<stage>make_\w{1,40}|optimize_\w{1,40}|\w{1,40}_to_\w{1,40}|compile|<lambda>)"
+)
 _MAX_FRAME_LINES = 3  # lines of the innermost frame of a traceback: file, source, markers
 _REFUSAL = lazy_pattern.compile(
     r"(?:[\w.]+\.)?(?:(?:Value|NotImplemented|Assertion|Runtime)Error|\w*ValidationError|Exception)(?:: |\s*$)"
@@ -465,7 +491,7 @@ _MAX_SOURCE_LINES = 12  # lines of one raise statement
 class TracebackReader:
     """Reads prepared lines one by one. ``raise_line``: number of the last ``raise`` statement that a traceback showed.
     ``assertion``: the ``assert`` statement above the last line, if this is a bare ``AssertionError``,
-    or what read the model's config, or who read what the exception does not name. ``first_line``: the number of
+    or what read the model's config, or who read or compiled what the exception does not name. ``first_line``: the number of
     the traceback's first line; ``is_open``: it began, and its exception was not read yet. ``handled``: the lines of the exceptions
     that were handled when the last line's came up; ``mistaken``: the line that was taken for an exception before the last line
     showed that its traceback goes on; ``refuses_settings``: code that checks settings raised it on purpose."""
@@ -484,6 +510,8 @@ class TracebackReader:
     _statement: list[str] = field(default_factory=list)
     _reader: str = ""  # the last frame of `READER_FRAME`
     _settings_frame: int = -_MAX_FRAME_LINES  # the number of the last `SETTINGS_FRAME`
+    _compiler_frame: int = -_MAX_FRAME_LINES  # the same of `COMPILER_FRAME`
+    _compiler_stage: str = ""
     _writers: set[str] = field(default_factory=set)  # of the tracebacks that are open: ranks write at once
     _unusual: int | None = None  # the last line that was taken for an exception by nothing but its place
     _chains: dict[str, list[int]] = field(default_factory=dict)  # by writer: the lines of a chain's exceptions so far
@@ -522,6 +550,8 @@ class TracebackReader:
                     or MODEL_CONFIG_READ in self._statement[0]
                 ):
                     self.assertion, self._has_told = " ".join(self._statement), True
+                elif number - self._compiler_frame <= _MAX_FRAME_LINES and not text.startswith("triton."):
+                    self.assertion, self._has_told = f"raised by Triton's compiler ({self._compiler_stage})", True
                 elif self._reader and text.removeprefix("json.decoder.").startswith(_NAMES_NO_FILE):
                     self.assertion, self._has_told = f"read by {self._reader}", True
                 if number - self._settings_frame <= _MAX_FRAME_LINES and _REFUSAL.match(text):
@@ -594,6 +624,8 @@ class TracebackReader:
             self.raise_line, self._statement = None, []
             if SETTINGS_FRAME.match(source) is not None:
                 self._settings_frame = number
+            if (found := COMPILER_FRAME.match(source)) is not None:
+                self._compiler_frame, self._compiler_stage = number, found["stage"]
             if (found := READER_FRAME.match(source)) is not None:
                 self._reader = f"{found['file']} ({found['function']})"
         elif self._statement and len(self._statement) < _MAX_SOURCE_LINES and not _MARKERS.match(source):
