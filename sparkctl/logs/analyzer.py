@@ -8,7 +8,6 @@ of a start and its container, by `rank_verdict` from the logs of several ranks. 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
 from dataclasses import field, replace
 from functools import cache, lru_cache
@@ -42,7 +41,6 @@ from sparkctl.logs.line_patterns import (
     RELOADS,
     REQUEST_ERROR,
     REQUEST_HANDLER,
-    REQUEST_MARK,
     SELF_KILLS,
     SHUTDOWN_PHRASES,
     STARTUP_ONLY_CAUSES,
@@ -61,15 +59,18 @@ from sparkctl.logs.line_patterns import (
     looks_like_error,
     may_hold_duration,
     parse_log_time,
+    says_it_ends,
     says_it_goes_on,
+    says_it_listens,
     says_it_tries_again,
     strip_group_frame,
     tells_exit_status,
 )
 from sparkctl.model.engine_metrics import EngineFact, EngineFactName, StatsLineKind
-from sparkctl.model.launch_plan import ReadinessRule
+from sparkctl.model.launch_plan import REQUEST_MARK, ReadinessRule
 from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.phase import Phase, PhaseDuration, Step
+from sparkctl.model.text import lazy_pattern
 from sparkctl.model.text.bounded_pattern import compile_bounded
 from sparkctl.model.text.log_line import LogLine
 from sparkctl.model.text.sanitize import sanitize_line, truncate_text
@@ -214,6 +215,7 @@ class LineContent:
     may_be_traceback: bool
     is_error: bool
     may_be_duration: bool
+    listens: bool
     tries_again: bool
     is_plain: bool
     signal: LineSignal | None
@@ -299,14 +301,15 @@ _SURVIVED_TOKEN_LINES = 2
 # Ordinary lines after a failure of a program that went on, and how many such lines count as much as one record of a log: what is
 # posted with a failure has some text after it, but hardly any records.
 _WENT_ON_LINES, _RECORD_LINES = 40, 4
+_AT_WORK_LINES = 8  # after the one with which an unknown program began to take requests
 _MAX_BANNER_LINES = 40  # lines between an engine's name with its version and its settings, at most
 _MAX_FORGIVEN_LINES = 8  # lines in which a program may say what failed before it says that it tries again
 _MAX_HEAD_CHARS = 200  # of a line as the log has it, in which its prefixes stand
 _MIN_TEXT_CHARS = 20  # by which the end of the prefixes is found
 _MAX_CHAIN_LINES = 6  # lines from one exception to the next traceback of the same error
-_LATER_STAGE = re.compile(r"(?<![A-Za-z])PP[1-9]")  # in the name of a process: of pipeline parallelism
+_LATER_STAGE = lazy_pattern.compile(r"(?<![A-Za-z])PP[1-9]")  # in the name of a process: of pipeline parallelism
 # What stands where an excerpt was cut.
-_CUT_MARK = re.compile(
+_CUT_MARK = lazy_pattern.compile(
     r"[\s.…]{0,20}(?:[\[(<]{0,2}(?:\.{2,3}|…)? ?(?:[Tt]runcated|TRUNCATED|snip|cut|omitted)\b[^\])>]{0,60}[\])>]{0,2})?[\s.…]{0,20}$"
 )
 _MAX_BANNER_TAIL_LINES = 12  # lines of an image's banner after its warning
@@ -389,6 +392,7 @@ class LogAnalyzer:
     _is_request_traceback: bool = False
     _ends_itself: bool = False
     _ready_at: int = 0  # the line with which it became ready
+    _listens_at: int = 0  # the line with which an unknown program began to take requests
 
     def __post_init__(self) -> None:
         self.is_ready_line = _compile_ready_line(self.ready.line) if self.ready.line else None
@@ -523,6 +527,12 @@ class LogAnalyzer:
             or all(seen.failure and seen.failure.is_warning for seen in self.open_failures)
         ):
             return None
+        if (
+            root.failure.weight == FailureWeight.EXCEPTION
+            and not _may_end_program(root)
+            and self._is_error_at_work(root)
+        ):
+            return None
         if root.serving and self.stopped is not None and self.stopped.number > root.number and not self._has_died:
             return None  # it served on until it was asked to stop
         is_the_end = not root.serving or self.fatal_line is not None
@@ -575,10 +585,17 @@ class LogAnalyzer:
         seen, latest = self.final_error, self.latest_line
         if seen is None or latest is None:
             return None
+        if self._is_error_at_work(seen):
+            return None
         if not seen.text.startswith('{"') and not looks_like_error(QUOTED_WORDS.sub("", seen.text)):
             return None
         is_rest = latest.text[:1].isspace() or looks_like_error(latest.text)
         return seen if latest.number == seen.number or is_rest or tells_exit_status(seen.text) else None
+
+    def _is_error_at_work(self, seen: EvidenceLine) -> bool:
+        """Tell whether an unknown program had taken requests for a while when it wrote this line, which does not say that it ends."""
+        is_up = 0 < self._listens_at <= seen.number - _AT_WORK_LINES
+        return is_up and not says_it_ends(seen.text)
 
     @property
     def unnamed_error(self) -> EvidenceLine | None:
@@ -796,6 +813,8 @@ class LogAnalyzer:
 
     def _count_ordinary_line(self, line: LogLine, content: LineContent) -> None:
         """Count a line that tells neither a failure nor a part of one, if it may matter that the program goes on."""
+        if content.listens and self.is_unknown:
+            self._listens_at = self._listens_at or line.number
         if (
             not self.is_unknown
             or not self.failures
@@ -1210,6 +1229,7 @@ def _read_content(engine: Engine, raw: str, text: str) -> LineContent | None:
         may_be_traceback=may_be_traceback,
         is_error=is_error,
         may_be_duration=may_be_duration,
+        listens=says_it_listens(plain),
         tries_again=tries_again,
         is_plain=not is_special and not is_failure and not text.startswith(PACKAGE_VERSION),
         signal=signal,

@@ -21,6 +21,7 @@ from sparkctl.logs.line_patterns import (
     ACCESS_LINE_STARTS,
     ASSERTION_START,
     CHAIN_STARTS,
+    COMPILER_FRAME,
     DURATION_WORDS,
     ERROR_LEVELS,
     FRAME_PATTERN,
@@ -30,7 +31,6 @@ from sparkctl.logs.line_patterns import (
     PACKAGE_VERSION,
     READER_FRAME,
     RELOADS,
-    REQUEST_MARK,
     SELF_KILLS,
     SETTINGS_FRAME,
     SHUTDOWN_PHRASES,
@@ -45,6 +45,7 @@ from sparkctl.logs.line_patterns import (
     split_prefix,
     strip_broken_colour_codes,
 )
+from sparkctl.model.launch_plan import REQUEST_MARK
 from sparkctl.model.text.sanitize import ESCAPE_SEQUENCE, sanitize_line
 
 _MAX_SHAPE_BYTES = 24 << 20  # of all shapes that are known
@@ -173,6 +174,7 @@ class EffectTable:
             or MODEL_CONFIG_READ in source
             or READER_FRAME.match(source) is not None
             or SETTINGS_FRAME.match(source) is not None
+            or COMPILER_FRAME.match(source) is not None
             or "serving" in text[:200]
         )
 

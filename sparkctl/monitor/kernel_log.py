@@ -14,9 +14,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from sparkctl.engines.traps import load_traps
 from sparkctl.errors import NodeError
-from sparkctl.logs.verdict_builder import MAX_EVIDENCE_CHARS
 from sparkctl.model.container import Container
 from sparkctl.model.finding import Severity
 from sparkctl.model.json_codec import from_json_data
@@ -25,7 +23,7 @@ from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.sample import Sample
 from sparkctl.model.text.sanitize import load_json, sanitize_line, truncate_text
 from sparkctl.model.text.units import format_date_time
-from sparkctl.model.verdict import Confidence, Evidence, FailureCause, Verdict
+from sparkctl.model.verdict import MAX_EVIDENCE_CHARS, Confidence, Evidence, FailureCause, Verdict
 from sparkctl.node import bootstrap, load_kernel_table
 from sparkctl.node.kernel_log import FIGURES_PATTERN, KERNEL_LOG_PROTOCOL
 from sparkctl.transport.node_connection import OutputTooLong
@@ -429,6 +427,8 @@ def _add_known_fault(verdict: Verdict, log: KernelLog) -> Verdict:
         return verdict
     if not any(_REGISTRATION_PATTERN.search(one.text) for one in verdict.evidence):
         return verdict
+    from sparkctl.engines.traps import load_traps
+
     for trap in load_traps():
         bad = trap.node
         if bad and bad.what == "kernel" and bad.needs == "rdma" and re.fullmatch(bad.pattern, log.kernel):

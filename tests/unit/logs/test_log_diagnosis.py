@@ -10,10 +10,10 @@ from sparkctl import engines
 from sparkctl.engines.line_preparer import LinePreparer
 from sparkctl.logs.analyzer import LogDiagnosis
 from sparkctl.logs.diagnosis import LogDiagnoser
-from sparkctl.logs.line_patterns import mark_request_path
 from sparkctl.model.engine_metrics import EngineFactName
 from sparkctl.model.phase import Phase
 from sparkctl.model.verdict import Confidence, FailureCause
+from sparkctl.monitor.engine_probe import mark_request_path
 from sparkctl.views.diagnosis_view import format_diagnosis
 from tests.unit.engines.test_failed_start_logs import DEATHS, VERSIONS, build_death_log
 
