@@ -32,7 +32,9 @@ def tcp_error(node: str, route: SshTarget, error: OSError, where: str) -> NodeEr
     place = f"{where}{route.host}:{route.port}"
     if isinstance(error, socket.gaierror):
         is_local = route.host.endswith(".local")
-        check = "a .local name needs mDNS on this network; an IP address works without" if is_local else "check the name"
+        check = (
+            "a .local name needs mDNS on this network; an IP address works without" if is_local else "check the name"
+        )
         hint = f"{check}; try: getent hosts {route.host}"
         return NodeUnreachable(node, f"{where}{route.host}: no such name", hint)
     if isinstance(error, ConnectionRefusedError):
