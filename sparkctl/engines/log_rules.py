@@ -6,13 +6,15 @@ import re
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cache, cached_property, lru_cache
 
 from sparkctl.engines.base import Failure, FailureRefinement, FailureWeight, LineSignal
 from sparkctl.engines.line_preparer import parse_progress_bar, strip_log_prefix
 from sparkctl.model.engine_metrics import EngineFact, EngineFactName
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.phase import Phase, Step
+from sparkctl.model.text import lazy_pattern
 from sparkctl.model.text.sanitize import truncate_text
 from sparkctl.model.verdict import ChangeDirection, FailureCause
 
@@ -38,7 +40,9 @@ EXCEPTION_LINE = (
 # The characters of a needle by which it is looked for in a line (a gram); every needle has as many.
 _GRAM_CHARS = 4
 # Words with which messages of all kinds begin, and how many characters more show a certain one.
-_ANY_FAILURE = re.compile(r"^.{0,6}?(?:ailed to|ould not|annot|nable to|rror|\bnot|nsupported)\b:? ?", re.IGNORECASE)
+_ANY_FAILURE = lazy_pattern.compile(
+    r"^.{0,6}?(?:ailed to|ould not|annot|nable to|rror|\bnot|nsupported)\b:? ?", re.IGNORECASE
+)
 _MIN_OWN_CHARS = 8
 _MIN_CUT_NEEDLE_CHARS, _MAX_NEEDLE_CHARS = 12, 80  # by which a needle is known whose rest is cut off with the line
 _REPEATED_START = "future: <Task "  # asyncio, before the traceback of a task that failed
@@ -54,11 +58,11 @@ _MESSAGE_STARTS = (_CPP_MESSAGE, _DRIVER_MESSAGE, "ptxas ", *_TABLE_ROWS)
 _MAX_KNOWN_LINES = 4096
 _MAX_PREFIXES = 8  # of the last lines: all rules look at one line, then at the next
 _NOT_KNOWN = LineSignal()
-_OPTIONAL_PART = re.compile(r"\[([^\[\]]*)\]")
+_OPTIONAL_PART = lazy_pattern.compile(r"\[([^\[\]]*)\]")
 _MAX_GROUP_CHARS = 400  # characters of a captured group that fit into a sentence
-_GROUP_NAME = re.compile(r"\{(\w+)\}")
+_GROUP_NAME = lazy_pattern.compile(r"\{(\w+)\}")
 # An error that is told by another one: by C++, Go, a script, the cell of a table. It is read where no rule knows the line itself.
-_TELLS_ERROR = re.compile(
+_TELLS_ERROR = lazy_pattern.compile(
     r"(?:what\(\): +|future: <Task |(?:\[\w{1,20}\])?\[(?:ERROR|FATAL)\] |Assertion failed: "
     r"|time=\S{1,40} level=ERROR .{0,300}?\berr(?:or)?=\"?|[\w.-]{1,60} +\| +\d{1,6} +\| +UNAVAILABLE: |[\[(]? ?(?:[Ee]rror|ERROR|[Ff]atal"
     r"|FATAL|CRITICAL|[Pp]anic"
@@ -67,19 +71,23 @@ _TELLS_ERROR = re.compile(
 )
 # Wrappers that pass an error on, each with some words ("launcher: the engine exited: OSError: x"); a sentence is a model's own text.
 _MAY_TELL_CLASS = ("Error: ", "Exception: ")
-_WRAPPERS = re.compile(
+_WRAPPERS = lazy_pattern.compile(
     r"(?:[\w./@\[\]-]{1,60}(?: [\w./-]{1,30}){0,3}: {1,4}){1,3}(?=(?:[A-Za-z_]\w{0,60}\.){0,6}[A-Z]\w{1,60}(?:Error|Exception): \S)"
 )
-_ONLY_TRIED = re.compile(r"(?i:warn|ignor|skip|retry|fall|optional|disabl)")
-_TOLD_CLASS = re.compile(r"(?<![\w.'\"])(?:[A-Za-z_]\w{0,60}\.){0,6}[A-Z]\w{1,60}(?:Error|Exception): \S.*")
-_TOLD_REPR = re.compile(r"(?P<name>\b[A-Z]\w{1,60}(?:Error|Exception))\((?P<mark>['\"])(?P<what>.{1,1000}?)(?P=mark)")
+_ONLY_TRIED = lazy_pattern.compile(r"(?i:warn|ignor|skip|retry|fall|optional|disabl)")
+_TOLD_CLASS = lazy_pattern.compile(r"(?<![\w.'\"])(?:[A-Za-z_]\w{0,60}\.){0,6}[A-Z]\w{1,60}(?:Error|Exception): \S.*")
+_TOLD_REPR = lazy_pattern.compile(
+    r"(?P<name>\b[A-Z]\w{1,60}(?:Error|Exception))\((?P<mark>['\"])(?P<what>.{1,1000}?)(?P=mark)"
+)
 _MAX_MATCHED_CHARS = 4096  # characters in which a line says what is wrong; the rest lists the valid values
 # In a pattern: a class of characters, what stands for any digit or counts, and a certain digit.
-_PATTERN_DIGITS = re.compile(r"(?P<set>\[\^?\]?(?:\\.|[^\]\\]){0,200}\])|(?P<any>\\.|\{\d{0,9},?\d{0,9}\})|\d")
-_PATTERN_MARKS = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\]){0,200}+\]|[|()]")
-_CLASS_DIGITS = re.compile(r"(?P<any>\\.|0-9)|\d-\d|\d")
-_GROUPED_NUMBER = re.compile(r"\d{1,3}(?:,\d{3})+")  # 1,806,336
-_MORE_WORDS = re.compile(r"\s*\w")
+_PATTERN_DIGITS = lazy_pattern.compile(
+    r"(?P<set>\[\^?\]?(?:\\.|[^\]\\]){0,200}\])|(?P<any>\\.|\{\d{0,9},?\d{0,9}\})|\d"
+)
+_PATTERN_MARKS = lazy_pattern.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\]){0,200}+\]|[|()]")
+_CLASS_DIGITS = lazy_pattern.compile(r"(?P<any>\\.|0-9)|\d-\d|\d")
+_GROUPED_NUMBER = lazy_pattern.compile(r"\d{1,3}(?:,\d{3})+")  # 1,806,336
+_MORE_WORDS = lazy_pattern.compile(r"\s*\w")
 
 MatchGroups = Mapping[str, str]
 # A line's shape: every digit is a 0, so that lines that differ in their figures have the same.
@@ -144,7 +152,7 @@ _OTHER_GPU_TOOLS = {
     "gpu_trace": "the runtime's own variable for it (HIP: env.AMD_SERIALIZE_KERNEL: 3)",
     "gpu_report": "what the driver says",
 }
-_OTHER_RUNTIME = re.compile(
+_OTHER_RUNTIME = lazy_pattern.compile(
     r"HIP|hip[EA]|/hip/|ROCm|roc[bd]|HSA_|GPU node-|NRT_|Neuron|MUSA|XPU|UR_RESULT|ZE_RESULT|PI_ERROR|vk::|VK_ERROR|Vulkan"
 )
 
@@ -442,7 +450,7 @@ def _find_needles(line: str) -> list[str]:
     data = line.encode("latin-1", "replace")
     grams = {gram for start in (0, 2) for gram in filter(_needles_by_gram.__contains__, _read_grams(data, start))}
     found = [needle for gram in grams for needle in _needles_by_gram[gram] if needle in line]
-    return found + [*filter(line.__contains__, _short_needles)]
+    return [*found, *filter(line.__contains__, _short_needles)]
 
 
 def _read_grams(data: bytes, start: int) -> array[int]:

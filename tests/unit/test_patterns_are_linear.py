@@ -34,6 +34,7 @@ ROOT = Path(sparkctl.__file__).parent
 FUNCTIONS = {"compile", "search", "match", "fullmatch", "sub", "subn", "split", "findall", "finditer"}
 # What makes a pattern of values that are not constants, by file and function, and why it is no danger or where it is timed.
 MADE_ELSEWHERE = {
+    "model/text/lazy_pattern.py": "what others give it: found where they do",
     "model/text/bounded_pattern.py": "a pattern of the operator's own: bounded there, and timed by its own test",
     "logs/verdict_builder.py": "an escaped path between constants",
     "logs/analyzer.py": "an engine's own ready line: timed below",
@@ -94,7 +95,7 @@ def _list_files() -> list[Path]:
     return [
         path
         for path in sorted(ROOT.rglob("*.py"))
-        if "import re" in _read_nodes(path)[0]
+        if re.search(r"import (?:re|lazy_pattern)\b", _read_nodes(path)[0])
         and "simul" not in str(path.relative_to(ROOT))
         and path.name != "bootstrap.py"
     ]
@@ -170,7 +171,7 @@ def _find_in_file(path: Path) -> Iterator[FoundPattern]:
             or node.func.attr not in FUNCTIONS
         ):
             continue
-        if not isinstance(node.func.value, ast.Name) or node.func.value.id != "re":
+        if not isinstance(node.func.value, ast.Name) or node.func.value.id not in ("re", "lazy_pattern"):
             continue
         where = f"{place}:{node.lineno}"
         try:
