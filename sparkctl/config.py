@@ -6,13 +6,14 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 from sparkctl import files
 from sparkctl.errors import InvalidInput, format_did_you_mean
 from sparkctl.files import read_regular_file
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.node import GB10_BANDWIDTH_GB_S, LOCAL_HOST, Node, NodeName
 from sparkctl.profiles.yaml_reader import (
     FileIssue,

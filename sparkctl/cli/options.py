@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
@@ -12,6 +11,7 @@ import click
 
 from sparkctl.cli.help_formatter import HelpContext
 from sparkctl.cli.stdout import ASCII_OPTION, COLOUR_OPTION, FORMAT_OPTION, QUIET_OPTION
+from sparkctl.model.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from sparkctl.cli.verb_runner import EventPrinter, EventSource

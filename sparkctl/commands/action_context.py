@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sparkctl.errors import InvalidInput
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.model.phase import Phase
 

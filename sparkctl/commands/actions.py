@@ -9,13 +9,14 @@ import os
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from sparkctl.commands import action_context as why
 from sparkctl.commands.action_context import ActionContext as ActionContext
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.node import NodeName
 from sparkctl.model.phase import Phase
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from sparkctl.commands.event_stream import build_end_from_error, run_on_each_node, stream_events
 from sparkctl.commands.guard_session import build_floor_refusal
@@ -21,6 +21,7 @@ from sparkctl.model.container import Container
 from sparkctl.model.events import CommandEnded, Emit, Event, Outcome, WarningEmitted
 from sparkctl.model.guard_state import GuardReceipt, GuardRole, GuardRunState, GuardState, UnwatchReason
 from sparkctl.model.launch_plan import ContainerLabel, GuardRule
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.units import format_date_time, format_size

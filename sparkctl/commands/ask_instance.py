@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass
 
 from sparkctl.commands.event_stream import stream_events
 from sparkctl.commands.show_log import find_container
@@ -23,6 +22,7 @@ from sparkctl.model.container import Container
 from sparkctl.model.events import CommandEnded, Emit, Event, FindingReported, Outcome, WarningEmitted
 from sparkctl.model.finding import Severity
 from sparkctl.model.launch_plan import ContainerLabel, ReadinessRule, ReadinessTarget
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.node import Node, NodeName
 from sparkctl.monitor.answer_check import AnswerCheck, CheckTarget, build_answer_finding, check_answers
 from sparkctl.monitor.engine_probe import AudioClip, find_clip_fault, request_speech, resolve_served_model

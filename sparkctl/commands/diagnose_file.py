@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,9 +17,9 @@ from sparkctl.logs.log_file import (
     open_log,
     put_oldest_first,
     read_line_blocks,
-    strip_traceback_prefixes,
     strip_wrapping,
 )
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.node import NodeName
 from sparkctl.model.text.log_line import LogLine
 from sparkctl.model.text.secrets import LineMasker
@@ -49,7 +49,7 @@ def diagnose_bytes(source: ByteSource, name: str, engine: str | None) -> Diagnos
     own = leave_out_other_services(read, has_engine_mark)
     whole = join_wrapped_lines(own, read_line_header)  # where a prefix was cut with its line
     blocks = strip_wrapping(whole, read_line_header)
-    for block in strip_traceback_prefixes(join_wrapped_lines(blocks, read_line_header)):
+    for block in join_wrapped_lines(blocks, read_line_header):
         reading.feed_block(block)
     found = reading.build_diagnosis()
     return DiagnosisReport(diagnosis=_number_as_in_file(found, numbers) if numbers else found, source=name)

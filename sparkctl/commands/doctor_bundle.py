@@ -12,7 +12,7 @@ import tarfile
 import time
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Self
 
@@ -26,6 +26,7 @@ from sparkctl.files import safe_file_name
 from sparkctl.model.container import Container
 from sparkctl.model.events import CommandEnded, Emit, Event, Outcome, WarningEmitted
 from sparkctl.model.json_codec import to_json_data
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.text.sanitize import load_json
 from sparkctl.model.text.secrets import Redactor, collect_known_secrets, find_secret_values

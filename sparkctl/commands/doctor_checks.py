@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from sparkctl.commands.event_stream import stream_events
@@ -18,6 +17,7 @@ from sparkctl.errors import DockerError, DockerPermissionDenied, ExitCode, Login
 from sparkctl.model.events import CheckCompleted, CommandEnded, Emit, Event, FindingReported, Outcome
 from sparkctl.model.finding import Finding, FindingKind, Severity
 from sparkctl.model.kernel_event import KernelLog
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.node import Node
 from sparkctl.model.sample import Sample
 from sparkctl.model.text.sanitize import sanitize_line

@@ -7,7 +7,6 @@ import re
 import shlex
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from itertools import combinations, pairwise
 
 from sparkctl.commands.event_stream import stream_events
@@ -21,6 +20,7 @@ from sparkctl.errors import ConnectionLost, ExitCode, OperationRefused, Sparkctl
 from sparkctl.model.events import CheckCompleted, CommandEnded, Emit, Event, FindingReported, Outcome
 from sparkctl.model.fabric_route import FabricLane, FabricRoute, RouteEnd
 from sparkctl.model.finding import Finding, FindingEvidence, FindingKind, Severity
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.text.units import GIB, format_gib
 from sparkctl.monitor.find_fabric_route import find_fabric_route

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass
 
 from sparkctl.commands.event_stream import build_end_from_error, run_on_each_node, stream_events
 from sparkctl.commands.model_places import find_model_places, load_all_profiles
@@ -11,6 +10,7 @@ from sparkctl.commands.request import Request
 from sparkctl.context import CommandContext, CommandInterrupted
 from sparkctl.errors import OperationRefused, SparkctlError
 from sparkctl.model.events import CachesDropped, CommandEnded, Emit, Event, Outcome, WarningEmitted
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.node import Node
 from sparkctl.model.profile import Profile
 from sparkctl.model.questions import SudoPasswordQuestion

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from sparkctl.context import CommandContext
 from sparkctl.errors import ExitCode
@@ -33,6 +33,7 @@ from sparkctl.model.events import (
     WarningEmitted,
 )
 from sparkctl.model.guard_state import GuardAction
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.phase import ExpectedDurations, Phase, PhaseDuration
 from sparkctl.model.profile import Profile

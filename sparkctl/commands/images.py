@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 
 from sparkctl.commands.event_stream import open_session, stream_events
 from sparkctl.commands.history_writer import OperationSubject, record_operation
@@ -17,6 +16,7 @@ from sparkctl.errors import DockerError, ExitCode, NodeError, OperationRefused
 from sparkctl.history.model import OperationKind
 from sparkctl.model.container import SHORT_ID_DIGITS, Container, shorten_id
 from sparkctl.model.events import CommandEnded, Emit, Event, Outcome, WarningEmitted
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.text.units import format_size
 from sparkctl.profiles.profile_library import ProfileLibrary

@@ -8,7 +8,7 @@ import contextlib
 import glob
 import os.path
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 from io import BufferedReader
 from pathlib import Path
@@ -17,6 +17,7 @@ from sparkctl.context import CommandContext
 from sparkctl.engines import engine_names as engine_names
 from sparkctl.errors import ContainerNotFound, InvalidInput, OperationRefused, format_did_you_mean
 from sparkctl.files import open_user_file, write_whole_file
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.node import Node
 from sparkctl.model.profile import Profile
 from sparkctl.model.verdict import FieldChange

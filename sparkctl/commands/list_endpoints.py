@@ -5,7 +5,7 @@ that they serve.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext
@@ -13,6 +13,7 @@ from sparkctl.engines import load_engine
 from sparkctl.errors import ConnectionLost, ContainerNotFound, DockerError, NodeError
 from sparkctl.model.container import Container
 from sparkctl.model.launch_plan import ContainerLabel, DockerRunSpec
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.node import Node, NodeName, format_endpoint_url
 from sparkctl.model.text.sanitize import load_json, sanitize_line
 from sparkctl.monitor.engine_probe import request_engine

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -12,6 +11,7 @@ from sparkctl.context import CommandContext
 from sparkctl.engines import load_engine
 from sparkctl.engines.memory_estimate import map_path_to_node
 from sparkctl.errors import OperationRefused, SparkctlError
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.missing_part import MODEL_KINDS, PartKind
 from sparkctl.model.profile import Profile
 from sparkctl.model.text.sanitize import load_json, sanitize_line

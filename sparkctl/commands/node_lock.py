@@ -19,12 +19,12 @@ import json
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 
 from sparkctl.commands.stop.pending_stops import PendingStopFiles
 from sparkctl.concurrency import cancel_and_wait, run_until_first
 from sparkctl.context import CommandContext, NodeLock
 from sparkctl.errors import NodeError, NodeStarved, OperationRefused
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.node import NodeState
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.units import format_duration

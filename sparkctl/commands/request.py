@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.node import Node, NodeName, NodeState
 
 if TYPE_CHECKING:  # a key is looked up without them

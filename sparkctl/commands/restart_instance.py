@@ -6,7 +6,7 @@ import itertools
 import shlex
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sparkctl.commands.event_stream import build_end_from_error
@@ -22,6 +22,7 @@ from sparkctl.model.container import Container
 from sparkctl.model.events import CommandEnded, Event, Outcome, WarningEmitted
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.launch_plan import ContainerLabel
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.node import Node, NodeState
 from sparkctl.model.text.secrets import MASK
 from sparkctl.monitor.node_status import read_node_statuses

@@ -8,7 +8,7 @@ import re
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from io import TextIOWrapper
 from itertools import islice
@@ -40,6 +40,7 @@ from sparkctl.model.container import Container
 from sparkctl.model.events import CommandEnded, Emit, Event, LogArrived, Outcome, WarningEmitted
 from sparkctl.model.guard_state import GuardReceipt
 from sparkctl.model.launch_plan import ContainerLabel
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.text.bounded_pattern import BoundedPattern
 from sparkctl.model.text.log_line import LogLine

@@ -6,7 +6,7 @@ import asyncio
 import errno
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, aclosing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from sparkctl.commands.event_stream import open_session, stream_events
 from sparkctl.commands.request import Request
@@ -17,6 +17,7 @@ from sparkctl.errors import ConnectionLost, InvalidInput, OperationRefused, Spar
 from sparkctl.model.container import Container
 from sparkctl.model.events import CommandEnded, Emit, Event, Outcome, TunnelState, TunnelStateChanged, WarningEmitted
 from sparkctl.model.launch_plan import ContainerLabel
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.node import Node, NodeState
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.monitor.node_views import build_missing_instance_error

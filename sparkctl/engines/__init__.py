@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import importlib
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from sparkctl.errors import InvalidInput
+from sparkctl.model.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from sparkctl.engines.base import Engine

@@ -12,7 +12,7 @@ import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from sparkctl import engines
 from sparkctl.engines.base import EngineDefaults
 from sparkctl.errors import InvalidInput
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.text.sanitize import load_json_map
 
 if TYPE_CHECKING:

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 from typing import Any
 
 from sparkctl.engines import load_engine, load_engine_part
 from sparkctl.engines.engine_flags import CommandFlags, parse_positive_int
 from sparkctl.model.launch_plan import ContainerSpec
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.memory_fit import CheckpointFiles, EstimatePart, EstimateSource
 from sparkctl.model.text.sanitize import load_json_map
 from sparkctl.model.text.units import GIB, format_gib

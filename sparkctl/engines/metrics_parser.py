@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 
 from sparkctl.errors import MetricsUnreadable
 from sparkctl.model.engine_metrics import Histogram
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.text.sanitize import sanitize_line, truncate_text
 
 PROCESS_START_SERIES = "process_start_time_seconds"

@@ -9,7 +9,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from enum import StrEnum
 from pathlib import Path
 from statistics import median
@@ -22,6 +22,7 @@ from sparkctl.history.start_diff import StartDifference, diff_profiles, load_rec
 from sparkctl.model.bench import BenchCell, BenchRun, BenchSetup, CellResult, DomainKey, DomainResult, Measurements
 from sparkctl.model.container import shorten_id
 from sparkctl.model.json_codec import from_json_data, to_json_data
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.node import NodeName
 from sparkctl.model.reference import FigureRange, Reference, ReferenceFigure, name_source
 

@@ -9,7 +9,7 @@ import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from sparkctl.files import open_regular_file
 from sparkctl.history.database import DatabaseUnavailable, HistoryDatabase
 from sparkctl.history.expected_durations import estimate_durations, is_byte_count, is_duration
 from sparkctl.history.log_archive import LogArchive
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.node import NodeName
 
 if TYPE_CHECKING:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any
 
 from sparkctl.history.expected_durations import decode_durations, encode_durations, is_duration
 from sparkctl.history.model import REQUEST_FIGURES, NodeResult, OperationKind, OperationRecord, StepRecord
 from sparkctl.model.json_codec import from_json_data, to_json_data
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.node import NodeName
 from sparkctl.model.phase import ExpectedDurations
 from sparkctl.model.verdict import Verdict

@@ -8,9 +8,8 @@ of a start and its container, by `rank_verdict` from the logs of several ranks. 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cache, lru_cache
 
 from sparkctl.engines.base import (
@@ -25,7 +24,7 @@ from sparkctl.engines.base import (
     refine_failure,
 )
 from sparkctl.engines.line_preparer import MAX_LINE_LENGTH, LinePreparer, prepare_text
-from sparkctl.logs.line_effects import LineEffect, prepare_raw_line
+from sparkctl.logs.line_effects import LineEffect, TracebackPrefix, prepare_raw_line
 from sparkctl.logs.line_patterns import (
     ACCESS_LINE,
     ACCESS_LINE_STARTS,
@@ -33,6 +32,7 @@ from sparkctl.logs.line_patterns import (
     DURATION_PATTERN,
     ERROR_LEVELS,
     FORCED_STOP,
+    FRAME_START,
     LOGGING_ERROR,
     PACKAGE_NAME,
     PACKAGE_VERSION,
@@ -41,7 +41,6 @@ from sparkctl.logs.line_patterns import (
     RELOADS,
     REQUEST_ERROR,
     REQUEST_HANDLER,
-    REQUEST_MARK,
     SELF_KILLS,
     SHUTDOWN_PHRASES,
     STARTUP_ONLY_CAUSES,
@@ -60,14 +59,18 @@ from sparkctl.logs.line_patterns import (
     looks_like_error,
     may_hold_duration,
     parse_log_time,
+    says_it_ends,
     says_it_goes_on,
+    says_it_listens,
     says_it_tries_again,
     strip_group_frame,
     tells_exit_status,
 )
 from sparkctl.model.engine_metrics import EngineFact, EngineFactName, StatsLineKind
-from sparkctl.model.launch_plan import ReadinessRule
+from sparkctl.model.launch_plan import REQUEST_MARK, ReadinessRule
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.phase import Phase, PhaseDuration, Step
+from sparkctl.model.text import lazy_pattern
 from sparkctl.model.text.bounded_pattern import compile_bounded
 from sparkctl.model.text.log_line import LogLine
 from sparkctl.model.text.sanitize import sanitize_line, truncate_text
@@ -189,7 +192,8 @@ def has_consequences(of: EvidenceLine, failures: Iterable[EvidenceLine]) -> bool
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+# Nobody changes it; it is not frozen because one is made for each new line (see `LogLine`).
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class LineContent:
     """What a line says, whatever stands around it. ``text``: as the engines read it; ``plain``: without the frame of an
     ``ExceptionGroup``; ``level``: its own; ``is_answer``: the code that answers a single request wrote it;
@@ -212,6 +216,7 @@ class LineContent:
     may_be_traceback: bool
     is_error: bool
     may_be_duration: bool
+    listens: bool
     tries_again: bool
     is_plain: bool
     signal: LineSignal | None
@@ -297,14 +302,15 @@ _SURVIVED_TOKEN_LINES = 2
 # Ordinary lines after a failure of a program that went on, and how many such lines count as much as one record of a log: what is
 # posted with a failure has some text after it, but hardly any records.
 _WENT_ON_LINES, _RECORD_LINES = 40, 4
+_AT_WORK_LINES = 8  # after the one with which an unknown program began to take requests
 _MAX_BANNER_LINES = 40  # lines between an engine's name with its version and its settings, at most
 _MAX_FORGIVEN_LINES = 8  # lines in which a program may say what failed before it says that it tries again
 _MAX_HEAD_CHARS = 200  # of a line as the log has it, in which its prefixes stand
 _MIN_TEXT_CHARS = 20  # by which the end of the prefixes is found
 _MAX_CHAIN_LINES = 6  # lines from one exception to the next traceback of the same error
-_LATER_STAGE = re.compile(r"(?<![A-Za-z])PP[1-9]")  # in the name of a process: of pipeline parallelism
+_LATER_STAGE = lazy_pattern.compile(r"(?<![A-Za-z])PP[1-9]")  # in the name of a process: of pipeline parallelism
 # What stands where an excerpt was cut.
-_CUT_MARK = re.compile(
+_CUT_MARK = lazy_pattern.compile(
     r"[\s.…]{0,20}+(?:[\[(<]{0,2}(?:\.{2,3}|…)? ?(?:[Tt]runcated|TRUNCATED|snip|cut|omitted)\b[^\])>]{0,60}[\])>]{0,2})?[\s.…]{0,20}$"
 )
 _MAX_BANNER_TAIL_LINES = 12  # lines of an image's banner after its warning
@@ -378,6 +384,7 @@ class LogAnalyzer:
     is_ready_line: Callable[[str], object] | None = None
     _latest: tuple[int, str | bytes] | None = None  # bytes: a line that was skipped
     _traceback: TracebackReader = field(default_factory=TracebackReader)
+    _prefix: TracebackPrefix = field(default_factory=TracebackPrefix)
     # An exception that no rule named, the lines of its message so far, and the weight of the first.
     _unnamed: tuple[LogLine, str, int, str | None] | None = None
     _standstills: int = 0  # in a row
@@ -386,9 +393,11 @@ class LogAnalyzer:
     _is_request_traceback: bool = False
     _ends_itself: bool = False
     _ready_at: int = 0  # the line with which it became ready
+    _listens_at: int = 0  # the line with which an unknown program began to take requests
 
     def __post_init__(self) -> None:
-        self.is_ready_line = _compile_ready_line(self.ready.line) if self.ready.line else None
+        is_own = self.ready.line == self.engine.defaults.ready_line
+        self.is_ready_line = _compile_ready_line(self.ready.line, is_own=is_own) if self.ready.line else None
         self.ready_line_seen = self.ready.line is None
 
     def feed_lines(self, lines: Iterable[LogLine]) -> bool:
@@ -401,6 +410,8 @@ class LogAnalyzer:
     def feed_line(self, line: LogLine) -> None:
         """Read one line."""
         self._read_last = line.number
+        if self._prefix.is_known or FRAME_START in line.text:
+            line = replace(line, text=self._prefix.strip_line(line.text))
         was_joining = self._preparer.is_joining
         read = _read_short_line if len(line.text) <= _MAX_KNOWN_CHARS else _read_long_line
         if not was_joining and (contents := read(self.engine, line.text)) is not None:  # most lines
@@ -463,6 +474,7 @@ class LogAnalyzer:
             or self._unnamed is not None
             or self._standstills
             or self._traceback.is_in_statement
+            or self._prefix.is_known
         ):
             return None
         if not self.whole or not (self.ready_line_seen or self.has_served):
@@ -517,6 +529,12 @@ class LogAnalyzer:
             or all(seen.failure and seen.failure.is_warning for seen in self.open_failures)
         ):
             return None
+        if (
+            root.failure.weight == FailureWeight.EXCEPTION
+            and not _may_end_program(root)
+            and self._is_error_at_work(root)
+        ):
+            return None
         if root.serving and self.stopped is not None and self.stopped.number > root.number and not self._has_died:
             return None  # it served on until it was asked to stop
         is_the_end = not root.serving or self.fatal_line is not None
@@ -569,10 +587,17 @@ class LogAnalyzer:
         seen, latest = self.final_error, self.latest_line
         if seen is None or latest is None:
             return None
+        if self._is_error_at_work(seen):
+            return None
         if not seen.text.startswith('{"') and not looks_like_error(QUOTED_WORDS.sub("", seen.text)):
             return None
         is_rest = latest.text[:1].isspace() or looks_like_error(latest.text)
         return seen if latest.number == seen.number or is_rest or tells_exit_status(seen.text) else None
+
+    def _is_error_at_work(self, seen: EvidenceLine) -> bool:
+        """Tell whether an unknown program had taken requests for a while when it wrote this line, which does not say that it ends."""
+        is_up = 0 < self._listens_at <= seen.number - _AT_WORK_LINES
+        return is_up and not says_it_ends(seen.text)
 
     @property
     def unnamed_error(self) -> EvidenceLine | None:
@@ -725,7 +750,8 @@ class LogAnalyzer:
             and self.phase is not Phase.STARTING
         ):
             self._latest, self._standstills = (line.number, text), 0
-            self._count_ordinary_line(line, content)
+            if self.is_unknown:
+                self._count_ordinary_line(line, content)
             if not self.ready_line_seen:
                 self._note_readiness(line, text)
             if content.signal is not None:
@@ -790,6 +816,8 @@ class LogAnalyzer:
 
     def _count_ordinary_line(self, line: LogLine, content: LineContent) -> None:
         """Count a line that tells neither a failure nor a part of one, if it may matter that the program goes on."""
+        if content.listens and self.is_unknown:
+            self._listens_at = self._listens_at or line.number
         if (
             not self.is_unknown
             or not self.failures
@@ -987,7 +1015,11 @@ class LogAnalyzer:
         """Store the last line with an error level that no rule knows, while the engine is not ready."""
         if self.was_ready or text[:1].isspace() or is_harmless(text):
             return
-        if not text.startswith(TRACEBACK_STARTS) and (signal is None or signal.failure is None):
+        if (
+            not text.startswith("usage: ")
+            and TRACEBACK_HEADER not in text
+            and (signal is None or signal.failure is None)
+        ):
             self._level_error = self._note_error(line, text)
 
     def _note_error(self, line: LogLine, text: str) -> EvidenceLine:
@@ -1071,10 +1103,12 @@ class LogAnalyzer:
 
     def _rename_draft_step(self, step: Step) -> Step:
         """Return what loads a second model, once the first one has its KV cache, as a step of the draft model."""
-        is_in_draft, is_second = self.step is not None and self.step.name == "draft", self._times.has_step("kv-cache")
-        if step.name == "weights" and (is_in_draft or (is_second and step.fraction is None)):
-            return replace(step, name="draft")
-        return replace(step, name="draft") if is_in_draft and is_second and step.name in _SECOND_LOAD_STEPS else step
+        is_in_draft = self.step is not None and self.step.name == "draft"
+        if step.name == "weights":
+            is_of_draft = is_in_draft or (step.fraction is None and self._times.has_step("kv-cache"))
+        else:
+            is_of_draft = is_in_draft and step.name in _SECOND_LOAD_STEPS and self._times.has_step("kv-cache")
+        return replace(step, name="draft") if is_of_draft else step
 
     def _is_late_progress(self, step: Step) -> bool:
         """Tell whether a progress bar belongs to a finished part: stderr and stdout are not synchronous."""
@@ -1174,10 +1208,11 @@ def _read_content(engine: Engine, raw: str, text: str) -> LineContent | None:
     is_turning_point = text.startswith(_list_turning_points(engine.signs))
     has_served = text.startswith(engine.signs.served) or (answered is not None and bool(answered["failed"]))
     is_answer = _answers_request(raw)
-    is_request_error = REQUEST_ERROR in plain or plain.startswith(LOGGING_ERROR)
+    is_request_error = REQUEST_ERROR in plain or LOGGING_ERROR in plain
     is_standstill = plain.startswith(engine.signs.standstill)
-    may_be_traceback = plain.startswith((" ", *CHAIN_STARTS)) or TRACEBACK_HEADER in plain
-    is_error = signal is None and looks_like_error(plain) and not is_below_error(level)
+    has_header = TRACEBACK_HEADER in plain  # what follows is the error
+    may_be_traceback = plain.startswith((" ", FRAME_START, *CHAIN_STARTS)) or has_header
+    is_error = signal is None and not has_header and looks_like_error(plain) and not is_below_error(level)
     may_be_duration, tries_again = may_hold_duration(plain), says_it_tries_again(plain)
     is_special = any(
         (is_turning_point, is_serving, answered, has_served, is_answer, is_request_error, is_standstill,
@@ -1199,6 +1234,7 @@ def _read_content(engine: Engine, raw: str, text: str) -> LineContent | None:
         may_be_traceback=may_be_traceback,
         is_error=is_error,
         may_be_duration=may_be_duration,
+        listens=says_it_listens(plain),
         tries_again=tries_again,
         is_plain=not is_special and not is_failure and not text.startswith(PACKAGE_VERSION),
         signal=signal,
@@ -1246,7 +1282,10 @@ def _list_turning_points(signs: LogSignature) -> tuple[str, ...]:
 
 
 @cache
-def _compile_ready_line(pattern: str) -> Callable[[str], object]:
+def _compile_ready_line(pattern: str, *, is_own: bool) -> Callable[[str], object]:
+    """Return a search for a ready line. ``is_own``: it is the engine's, not a profile's, whose running time has to be limited."""
+    if is_own:
+        return lru_cache(_MAX_KNOWN_LINES)(lazy_pattern.compile(pattern).search)
     found = compile_bounded(pattern)
     return lru_cache(_MAX_KNOWN_LINES)(found.searched.search if found.longest >= MAX_LINE_LENGTH else found.search)
 

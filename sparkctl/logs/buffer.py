@@ -8,7 +8,6 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
 from math import floor
@@ -17,6 +16,7 @@ from typing import Protocol
 
 from sparkctl.engines.line_preparer import split_carriage_returns
 from sparkctl.logs.line_marker import LineMark, LineMarker, LineMarks, LogLevel
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.text.log_line import LogLine
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.units import MIB

@@ -12,19 +12,17 @@ import stat
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import lru_cache, partial
+from functools import partial
 from io import BufferedReader, FileIO
-from itertools import chain, islice, pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import IO, Any, Protocol, TextIO, cast
 
-from sparkctl.engines.line_preparer import prepare_text
-from sparkctl.engines.log_rules import DIGITS_TO_ZERO, DIGITS_TO_ZERO_BYTES
+from sparkctl.engines.log_rules import DIGITS_TO_ZERO
 from sparkctl.errors import InvalidInput
 from sparkctl.files import open_regular_file, open_user_file, refuse_device
-from sparkctl.logs.line_effects import split_raw_line
-from sparkctl.logs.line_patterns import CLOCK, LOGGING_ERROR, TRACEBACK_HEADER, ZONE_OFFSET, is_quoted
-from sparkctl.model.text.sanitize import sanitize_line
+from sparkctl.logs.line_effects import read_raw_line, split_raw_line
+from sparkctl.logs.line_patterns import CLOCK, ZONE_OFFSET
 
 BLOCK_BYTES = 64 << 10
 _HALF_LINE_BYTES = 64 << 10  # half of the limit: of a longer line, head and tail are used
@@ -110,7 +108,9 @@ def read_line_blocks(source: ByteSource, name: str) -> Iterator[bytes]:
             is_first = False
         if b"\0" in piece:
             piece = piece.replace(b"\0", b"")
-        if _NO_BREAK_SPACE in piece:  # a page of a browser has it for a blank
+        if (
+            b"\xa0" in piece and _NO_BREAK_SPACE in piece
+        ):  # of a browser's page; one byte is found in a tenth of the time
             piece = piece.replace(_NO_BREAK_SPACE, b" ")
         whole, newline, after = piece.rpartition(b"\n")
         if newline:
@@ -281,7 +281,7 @@ def _find_wrapping(lines: Sequence[str], read_header: Callable[[str], str | None
     known = sum(read_header(line) is not None for line in lines)
     if known >= len(lines) * _ENOUGH_KNOWN:
         return None
-    read = [*map(_read_line, lines)]
+    read = [*map(read_raw_line, lines)]
     understood = sum(_read_start(text, read_header) is not None for text in read)
     best, prefix = (2 * max(known, understood), 0), None
     for pattern in _list_prefixes(lines) if len(lines) >= _MIN_SAMPLE_LINES else ():
@@ -309,7 +309,7 @@ _TAG = re.compile(
 def _find_tag(lines: Sequence[str]) -> str | None:
     """Return the name in brackets with which nearly all lines begin, None where there is none, or where the engines read it themselves."""
     first = _TAG.match(lines[0])
-    if first is None or len(lines) < _MIN_SAMPLE_LINES or _read_line(f"{first[0]} x") != f"{first[0]} x":
+    if first is None or len(lines) < _MIN_SAMPLE_LINES or read_raw_line(f"{first[0]} x") != f"{first[0]} x":
         return None
     count = sum(line.startswith(first[0]) for line in lines)
     return first[0] if count >= len(lines) * (1 - _MOST_OTHERS) else None
@@ -346,13 +346,8 @@ def _list_shaped_rests(lines: Sequence[str], read: Sequence[str]) -> list[str] |
     found = _list_rests(lines, _SHAPE_AND_REST)
     if found is None:
         return None
-    rests = {_read_line(text).strip() for text in found}
+    rests = {read_raw_line(text).strip() for text in found}
     return found if any(text.strip() not in rests for text in read) else None
-
-
-def _read_line(line: str) -> str:
-    """Return a line of a file as the engines read it."""
-    return prepare_text(split_raw_line(line)[1])[1]
 
 
 def _measure_indent(texts: Sequence[str]) -> int:
@@ -396,7 +391,8 @@ _ORIGIN = (
 )
 # Without a time: a pod and its container, labels, a rank or a process by its number, a number of the line.
 _POD = (
-    r"[a-z0-9][a-z0-9.-]{0,200}-[bcdfghjklmnpqrstvwxz2456789]{6,10}-[bcdfghjklmnpqrstvwxz2456789]{5} [a-z][\w.-]{0,62} "
+    r"[\w.-]{1,63}\.\d{1,5}\.[a-z0-9]{9,30}(?:@[\w.-]{1,63})? {1,60}\| "  # docker service logs
+    r"|[a-z0-9][a-z0-9.-]{0,200}-[bcdfghjklmnpqrstvwxz2456789]{6,10}-[bcdfghjklmnpqrstvwxz2456789]{5} [a-z][\w.-]{0,62} "
 )
 _NUMBERED = r"\[\d{1,4},\d{1,4}\]<std(?:out|err)>: ?|\d{1,4}\|[\w.-]{1,60} {1,20}\| | {0,8}\d{1,7}\t|\d{1,4}: (?=\S)"
 _JOB = r"[^\t\n]{1,200}\t[^\t\n]{1,200}\t(?=\d{4}-\d\d-\d\dT)"  # gh run view --log
@@ -406,7 +402,8 @@ _SHAPE_AND_REST = re.compile(f"(?:{_SHAPE})(?P<rest>.*)", re.ASCII)
 _NAME_COLUMN = r"(?:\[?[A-Za-z_][\w.:/-]{0,60}\]?(?: {0,8}[|:-])? {1,4}){0,2}"
 _LEVEL_PREFIX = (
     rf"(?:{_STAMP}(?:- )?)?(?:{_NAME_COLUMN}- )?[\[(<]?{_ANY_LEVEL}[\])>]?(?: {{0,8}}[|:-])? {{1,8}}"
-    rf"(?:\[[\w.:-]{{1,60}}\] |[\w.<>]{{1,100}}:[\w.<>]{{1,60}}:\d{{1,6}} - |(?![\w.]{{0,100}}(?:Error|Exception): )[\w.-]{{1,60}}: (?=[A-Z(\[]))?"
+    rf"(?:\[[\w.:-]{{1,60}}\] |[\w./-]{{1,60}}\.py:\d{{1,6}}:? "
+    rf"|[\w.<>]{{1,100}}:[\w.<>]{{1,60}}:\d{{1,6}} - |(?![\w.]{{0,100}}(?:Error|Exception): )[\w.-]{{1,60}}: (?=[A-Z(\[]))?"
 )
 _LEVEL_SHAPE_AND_REST = re.compile(f"(?:{_LEVEL_PREFIX})(?P<rest>.*)", re.ASCII)
 _MIN_PRETTY_LINES = 2
@@ -586,114 +583,6 @@ class _GzipInput:
 
     def __init__(self, source: ByteSource) -> None:
         self.read = source.read
-
-
-_HEADER_BYTES, _LOGGING_ERROR_BYTES = TRACEBACK_HEADER.encode(), LOGGING_ERROR.encode()
-_FRAME_AFTER_PREFIX = re.compile(r"(?:\s*\| )?\s+File \"")
-_PREFIX_ENDS = re.compile(r"(?<=[ \]>:|)])(?! )")
-_PREFIX_TOKENS = re.compile(r"\d+| +|.", re.DOTALL)
-# A program that calls it less than an error goes on after it.
-_BELOW_ERROR = re.compile(
-    r"\b(?:DEBUG|INFO|NOTICE|WARN(?:ING)?)\b|[\[(](?:[DIW]|info|debug|warn(?:ing)?)[\])]", re.IGNORECASE
-)
-_MAX_PREFIX_PARTS = 16
-_MAX_OTHER_LINES = 20  # of other programs within a traceback
-
-
-def strip_traceback_prefixes(blocks: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the blocks without what stands before each line of a traceback, whatever it is: before the header and the frame below it
-    the same, digits aside. Other lines stay: in a log of several writers only some have a prefix."""
-    stripper, held = _TracebackStripper(), b""
-    for block in blocks:
-        block = held + block
-        block, held = stripper.strip_block(block)
-        yield block
-    if held:
-        yield held
-
-
-class _TracebackStripper:
-    """``_prefix`` matches what stands before each line of the traceback that is read, None outside of one."""
-
-    def __init__(self) -> None:
-        self._prefix: re.Pattern[str] | None = None
-        self._is_open = False  # its exception was not read yet
-        self._others = 0
-
-    def strip_block(self, block: bytes) -> tuple[bytes, bytes]:
-        """Return the block without prefixes, and its last line if only the next block shows what that is."""
-        found, done, at = list[bytes](), 0, 0  # ``found``: what was made of the block up to ``done``
-        while True:
-            if self._prefix is not None:
-                done = at = self._strip_lines(block, at, found)
-            if (place := block.find(_HEADER_BYTES, at)) < 0:
-                return b"".join([*found, block[done:]]) if found else block, b""
-            start, at = block.rfind(b"\n", 0, place) + 1, block.find(b"\n", place) + 1
-            if (
-                start == place
-                or place - start > _MAX_PREFIX_CHARS
-                or _begins_with_known_header(block[start:place].translate(DIGITS_TO_ZERO_BYTES))
-            ):
-                continue
-            if not (after := block.find(b"\n", at) + 1):
-                return b"".join([*found, block[done:start]]), block[start:]
-            self._prefix = _find_traceback_prefix(block[start:at], block[at:after])
-            if self._prefix is not None:
-                before = block.rfind(b"\n", done, max(done, start - 1)) + 1 or done
-                at = before if _LOGGING_ERROR_BYTES in block[before:start] else start
-                found.append(block[done:at])
-                self._is_open, self._others = True, 0
-
-    def _strip_lines(self, block: bytes, at: int, found: list[bytes]) -> int:
-        """Add the lines from this place on to ``found``, as far as the traceback goes; return the place after them."""
-        while self._prefix is not None and at < len(block):
-            end = block.find(b"\n", at) + 1
-            text = sanitize_line(block[at : end - 1].decode("utf-8", "replace"))
-            matched = self._prefix.match(text)
-            if matched is None or len(text) - len(_read_line(text)) >= matched.end() < len(text):
-                self._others += 1  # also a record with a header that is known
-                if not self._is_open or self._others > _MAX_OTHER_LINES:
-                    self._prefix = None
-                    break
-                found.append(block[at:end])
-            else:
-                rest = text[matched.end() :]
-                self._is_open, self._others = rest[:1] in ("", " ", "|", "+") or TRACEBACK_HEADER in rest, 0
-                found.append(f"{rest}\n".encode("utf-8", "replace"))
-            at = end
-        return at
-
-
-@lru_cache(_SAMPLE_LINES)
-def _begins_with_known_header(head: bytes) -> bool:
-    """Tell whether the engines read as a traceback's header what follows this beginning of a line."""
-    return _read_line(head.decode("utf-8", "replace") + TRACEBACK_HEADER).startswith(TRACEBACK_HEADER)
-
-
-def _find_traceback_prefix(raw: bytes, next_raw: bytes) -> re.Pattern[str] | None:
-    """Return a matcher for what stands before the header of a traceback and before its first frame; None where that is nothing, is
-    not the same, or is known."""
-    if b' File "' not in next_raw:
-        return None
-    line, after = (sanitize_line(one.decode("utf-8", "replace")) for one in (raw, next_raw))
-    head, header, rest = line.partition(TRACEBACK_HEADER)
-    head = head.removesuffix("  + Exception Group ")
-    if not head.strip() or rest.strip() or is_quoted(line) or _BELOW_ERROR.search(head):
-        return None
-    for at in [*(end.start() for end in islice(_PREFIX_ENDS.finditer(head), _MAX_PREFIX_PARTS)), len(head)]:
-        if _read_line(line[at:]).lstrip("+ ").removeprefix("Exception Group ").startswith(header):
-            prefix = _compile_text_prefix(line[:at])
-            found = prefix.match(after)
-            is_frame = found is not None and _FRAME_AFTER_PREFIX.match(_read_line(after[found.end() :])) is not None
-            return prefix if is_frame else None
-    return None
-
-
-def _compile_text_prefix(text: str) -> re.Pattern[str]:
-    """Return a matcher for a prefix with any digits, whose last blanks are missing where the line has nothing else."""
-    tokens = _PREFIX_TOKENS.findall(text.rstrip(" "))
-    parts = (r"\d+" if token.isdecimal() else " +" if token[0] == " " else re.escape(token) for token in tokens)
-    return re.compile(f"{''.join(parts)}(?:{' ' * (len(text) - len(text.rstrip(' ')))}| *$)")
 
 
 _MIN_WIDTH, _MAX_WIDTH = 40, 400  # columns of a terminal or a paste

@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Collection
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
@@ -18,6 +18,7 @@ from sparkctl.logs.analyzer import LogAnalyzer
 from sparkctl.model.container import Container
 from sparkctl.model.events import Emit, WarningEmitted
 from sparkctl.model.launch_plan import ReadinessRule
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.text.log_line import LogLine
 from sparkctl.model.text.secrets import LineMasker
 from sparkctl.transport.docker.log_resume import LogPosition

@@ -7,7 +7,6 @@ import re
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 from sparkctl.logs.buffer import (
@@ -20,6 +19,7 @@ from sparkctl.logs.buffer import (
     get_record_text,
     is_error_mark,
 )
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.text.bounded_pattern import BoundedPattern, compile_bounded
 
 SLICE_LINES = 512  # lines: about a millisecond

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 from sparkctl.model.launch_plan import ContainerLabel
+from sparkctl.model.lazy_dataclass import dataclass
 
 SHORT_ID_DIGITS = 12
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated
 
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.profile_field import FieldKind, ProfileField
 
 

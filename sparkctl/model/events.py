@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import StrEnum
 
 from sparkctl.model.bench import BenchCell, CellResult, DomainResult
@@ -15,6 +14,7 @@ from sparkctl.model.finding import Finding, FindingEvidence, Severity
 from sparkctl.model.guard_state import GuardAction, GuardCoverage
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.launch_plan import LaunchPlan
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.memory_fit import MemoryFit
 from sparkctl.model.missing_part import MissingPart
 from sparkctl.model.node import NodeName, NodeState

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.node import NodeName
 from sparkctl.model.sample import RdmaLane
 

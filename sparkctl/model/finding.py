@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY
 from enum import StrEnum
 
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.node import NodeName
 
 

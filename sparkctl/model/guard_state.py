@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from sparkctl.model.lazy_dataclass import dataclass
 
 LEASE_EXPIRED_PREFIX = "its time limit"  # the guard's reason begins so when a watch ends because its time is over
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from sparkctl.model.container import ENDED_STATES, ContainerState
 from sparkctl.model.decode_step import DecodeStepSpec
 from sparkctl.model.engine_metrics import EngineFact, EngineMeter
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.node import NodeName
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.reference import ComparableReference, FigureRange, estimate_request_context, find_comparable_rate

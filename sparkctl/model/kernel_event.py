@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 from sparkctl.model.finding import Severity
+from sparkctl.model.lazy_dataclass import dataclass
 
 
 class KernelEventKind(StrEnum):

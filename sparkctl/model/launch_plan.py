@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated
 
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.node import NodeName
 from sparkctl.model.profile_field import FieldKind, ProfileField
 from sparkctl.model.text.units import MIB
@@ -80,6 +81,7 @@ class DockerRunSpec(ContainerSpec):
     name: str
 
 
+REQUEST_MARK = "by=sparkctl"  # in the query of our own requests to an engine, whose log names them
 PROVED_PROBES = ("speech", "embeddings", "rerank", "http")  # one that answers without proof is up, and not ready
 PROBE_KINDS = ("completions", "chat", *PROVED_PROBES, "none")
 

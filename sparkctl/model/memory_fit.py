@@ -5,9 +5,9 @@ Bytes; None is "not known".
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.node import NodeName
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.units import format_gib

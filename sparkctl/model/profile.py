@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated
 
 from sparkctl.model.decode_step import RoutedExperts
 from sparkctl.model.launch_plan import PROBE_KINDS, GuardRule, PhaseTimeouts
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.profile_field import FieldKind, ProfileField
 from sparkctl.model.reference import Reference, find_ready_seconds
 

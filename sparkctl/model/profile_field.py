@@ -7,8 +7,10 @@ What does not follow from it, such as what the field does and where it is shown:
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY
 from enum import StrEnum
+
+from sparkctl.model.lazy_dataclass import dataclass
 
 
 class FieldKind(StrEnum):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.node import NodeName
 from sparkctl.model.text.units import format_duration, format_size
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Annotated
 
 from sparkctl.model.engine_metrics import EngineActivity, EngineFact, EngineFactName, EngineMeter
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.profile_field import FieldKind, ProfileField
 from sparkctl.model.text.sanitize import load_json, sanitize_line
 

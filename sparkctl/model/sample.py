@@ -7,10 +7,10 @@ docs/memory-fit.md tells it to owners. A share of an engine's counts either all 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 
 from sparkctl.model.kernel_event import KernelReading
+from sparkctl.model.lazy_dataclass import dataclass
 
 _UNIFIED_MEMORY_GPU = "GB10"
 

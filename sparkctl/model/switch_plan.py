@@ -5,9 +5,9 @@ known".
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.memory_fit import MemoryFit
 from sparkctl.model.node import NodeName
 

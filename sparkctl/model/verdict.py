@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
+
+from sparkctl.model.lazy_dataclass import dataclass
 
 
 class FailureCause(StrEnum):
@@ -154,6 +155,9 @@ class Confidence(StrEnum):
 
 
 LAST_LINE_ORIGIN = "its last line"  # the last line of a log shows how far the start came and proves nothing
+
+
+MAX_EVIDENCE_CHARS = 400  # characters of a line that evidence shows
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from sparkctl.model.events import (
     BenchCellMeasured,
@@ -27,6 +27,7 @@ from sparkctl.model.events import (
 )
 from sparkctl.model.finding import FindingKind, Severity
 from sparkctl.model.instance import InstanceView
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.node import NodeName
 from sparkctl.model.phase import Phase
 from sparkctl.model.text.sanitize import sanitize_line

@@ -10,7 +10,7 @@ import json
 import re
 import unicodedata
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from sparkctl.clock import Clock
@@ -19,6 +19,7 @@ from sparkctl.errors import MetricsUnreadable
 from sparkctl.model.engine_metrics import EngineMetrics
 from sparkctl.model.finding import Finding, FindingEvidence, FindingKind, Severity
 from sparkctl.model.launch_plan import ReadinessTarget, find_flag_value
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.node import NodeName
 from sparkctl.model.text.sanitize import load_json, sanitize_line, truncate_text
 from sparkctl.model.text.secrets import redact

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from sparkctl.model.events import (
     CachesDropped,
@@ -19,6 +18,7 @@ from sparkctl.model.events import (
 from sparkctl.model.guard_state import GuardAction
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.kernel_event import KernelEvent
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.model.text.units import GIB, format_clock

@@ -10,7 +10,7 @@ import asyncio
 import json
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 
 from sparkctl.context import CommandContext
 from sparkctl.errors import GuardNotResponding, GuardUnavailable, NodeError
@@ -27,6 +27,7 @@ from sparkctl.model.guard_state import (
 )
 from sparkctl.model.json_codec import from_json_data, to_json_data
 from sparkctl.model.launch_plan import GuardRule
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.text.sanitize import load_json, sanitize_line
 from sparkctl.model.verdict import FailureCause
 from sparkctl.node import bootstrap

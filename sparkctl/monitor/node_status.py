@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sparkctl.concurrency import gather_or_cancel
@@ -16,6 +16,7 @@ from sparkctl.model.container import Container, ContainerState
 from sparkctl.model.finding import Finding, sort_by_severity
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.launch_plan import PROVED_PROBES, ContainerLabel, ReadinessRule, ReadinessTarget
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.node import Node, NodeName, NodeState, format_endpoint_url
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.sample import MemoryReading

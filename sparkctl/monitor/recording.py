@@ -13,7 +13,6 @@ import zlib
 from bisect import bisect_right
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, aclosing, nullcontext, suppress
-from dataclasses import dataclass
 from io import BufferedReader, FileIO
 from itertools import accumulate, pairwise
 from pathlib import Path
@@ -25,6 +24,7 @@ from sparkctl.errors import InvalidInput
 from sparkctl.files import open_user_file
 from sparkctl.model.events import Event
 from sparkctl.model.json_codec import decode_event, encode_event
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.secrets import redact
 from sparkctl.monitor.node_views import NodeTelemetryView

@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from itertools import takewhile
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from sparkctl.model.engine_metrics import EngineActivity, EngineMeter
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.sample import Sample, build_memory_bar
 
 if TYPE_CHECKING:

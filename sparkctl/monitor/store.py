@@ -6,7 +6,7 @@ Pure: it awaits, requests and writes nothing. The same events, live or from a re
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 from functools import singledispatchmethod
 
@@ -36,6 +36,7 @@ from sparkctl.model.guard_state import GuardAction
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.kernel_event import KernelEvent
 from sparkctl.model.launch_plan import ContainerLabel, LaunchPlan
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.model.sample import MemoryBar, MemoryReading, Sample

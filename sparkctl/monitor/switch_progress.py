@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from sparkctl.model.events import (
     CommandEnded,
@@ -14,6 +14,7 @@ from sparkctl.model.events import (
     SwitchPlanned,
     SwitchStepReported,
 )
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.node import NodeName
 from sparkctl.model.sample import MemoryBar
 from sparkctl.model.switch_plan import JournalPresence, SwitchJournal, SwitchJournalStatus, SwitchPlan, SwitchStep

@@ -5,9 +5,10 @@ A field that is missing or has another type is None: not known. Data from a node
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from sparkctl.model.json_codec import from_json_data
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.sample import Sample
 from sparkctl.model.text.sanitize import load_json, sanitize_line, truncate_text
 from sparkctl.node.agent import AGENT_PROTOCOL

@@ -9,9 +9,10 @@ import re
 import sys
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+
+from sparkctl.model.lazy_dataclass import dataclass
 
 KEEPALIVE_SECONDS = 10.0  # seconds without a keepalive after which the agent ends itself
 # `python3 -` would wait for the end of stdin, so the interpreter gets the lengths of the modules, each after those that

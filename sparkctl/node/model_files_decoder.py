@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from sparkctl.model.decode_step import TensorSizes
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.text.sanitize import load_json, sanitize_line
 from sparkctl.node.bootstrap import RemoteProgram, build_program
 from sparkctl.node.transfer import PART_SUFFIX, is_safe_link, is_safe_name

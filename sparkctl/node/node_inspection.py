@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.sample import MemoryReading
 from sparkctl.model.text.units import KIB, MIB
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import shlex
 from base64 import b64decode, encodebytes
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import pairwise
 from pathlib import Path
 
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.text.sanitize import sanitize_line
 
 SCRIPT_MARKER = "# sparkctl setup 1"

@@ -8,11 +8,11 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from sparkctl.engines import engine_names
 from sparkctl.errors import format_did_you_mean
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.missing_part import parse_build_source, parse_model_source
 from sparkctl.model.profile import ArgValue, FlagValues, JsonValue
 from sparkctl.model.profile_field import FieldKind

@@ -9,13 +9,13 @@ import os
 import re
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from sparkctl.engines.lint import LintFix, LintFixKind
 from sparkctl.errors import InvalidInput
 from sparkctl.files import read_regular_file
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.profiles.profile_lint import LintDiagnostic
 from sparkctl.profiles.validation import parse_setting

@@ -7,12 +7,12 @@ import shlex
 import shutil
 import signal
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from sparkctl.engines.lint import LintSeverity
 from sparkctl.errors import InvalidInput, SparkctlError
 from sparkctl.files import read_regular_file
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.profiles.profile_edit import apply_lint_fixes
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.profiles.profile_lint import LintDiagnostic, LintResult, lint_profile_file

@@ -6,13 +6,14 @@ import re
 import stat
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sparkctl import files
 from sparkctl.errors import InvalidInput, SparkctlError, format_did_you_mean
 from sparkctl.files import describe_irregular_file, read_regular_file, write_whole_file
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.missing_part import HubSource, parse_model_source
 from sparkctl.model.profile import Profile
 from sparkctl.model.text.sanitize import sanitize_line

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ from sparkctl.engines.engine_flags import CatalogueChoice, CatalogueMatch
 from sparkctl.engines.lint import FieldPath, LintFix, LintMessage, LintRule, LintSeverity, flag_check
 from sparkctl.engines.traps.profile_traps import check_traps
 from sparkctl.errors import InvalidInput, OperationRefused
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.memory_fit import FitOutcome, MemoryFit
 from sparkctl.model.profile import Profile
 from sparkctl.model.text.sanitize import sanitize_line

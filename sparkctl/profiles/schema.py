@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, fields
 from functools import cache
 from types import NoneType, UnionType
 from typing import Any, get_args, get_type_hints
 
 from sparkctl.engines import engine_names
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.profile import FIELDS_OF_FILE, SECTIONS_OF_PROFILE, Profile
 from sparkctl.model.profile_field import FieldKind, ProfileField
 from sparkctl.profiles.field_types import FIELD_TYPES, MAP_TYPES

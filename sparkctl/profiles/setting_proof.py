@@ -5,9 +5,10 @@ check` and `plan` will. Pure.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from sparkctl.errors import InvalidInput
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.memory_fit import MemoryFit
 from sparkctl.model.profile import Profile
 from sparkctl.model.verdict import FieldChange, Verdict

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import field
 from http import HTTPStatus
 from typing import Any, Protocol
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from sparkctl.concurrency import run_until_first
+from sparkctl.model.lazy_dataclass import dataclass
 
 MAX_HEAD_BYTES = 64 << 10
 JSON_CONTENT_TYPE = "application/json"

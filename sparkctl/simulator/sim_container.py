@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
 from typing import Any
 
 from sparkctl.engines.simulation.simulated_clock import format_rfc3339
 from sparkctl.model.launch_plan import ContainerLabel
+from sparkctl.model.lazy_dataclass import dataclass
 
 ZERO_TIME = "0001-01-01T00:00:00Z"
 JsonBody = dict[str, Any]  # JSON as the Docker API has it

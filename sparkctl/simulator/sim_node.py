@@ -11,7 +11,7 @@ import math
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from functools import cache
 from typing import Any, Protocol
@@ -21,6 +21,7 @@ from sparkctl.engines.simulation.rank_network import RankNetwork
 from sparkctl.engines.simulation.simulated_clock import SimClock, SimPace
 from sparkctl.engines.simulation.unified_memory import UnifiedMemory
 from sparkctl.files import shipped_profiles_dir
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.text.units import GIB, KIB
 from sparkctl.node.agent import KernelFile
 from sparkctl.node.kernel_log import KernelLogReader

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import h11
 
 from sparkctl.errors import ForwardingForbidden, ProtocolViolation
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.transport.node_connection import ByteReader, ByteWriter, NodeConnection
 
 MAX_BODY_BYTES = 32 << 20

@@ -9,7 +9,6 @@ import re
 import struct
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -17,6 +16,7 @@ from urllib.parse import quote
 
 from sparkctl.concurrency import run_in_daemon_thread
 from sparkctl.errors import ExitCode, InvalidInput, OperationRefused, SparkctlError
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.memory_fit import CheckpointFiles
 from sparkctl.model.missing_part import HubSource
 from sparkctl.model.text.sanitize import load_json, sanitize_line

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -20,6 +19,7 @@ from sparkctl.errors import (
     ProtocolViolation,
     UnreadableAnswer,
 )
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.node import Node, NodeState
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -32,6 +32,7 @@ from sparkctl.model.events import (
     WarningEmitted,
 )
 from sparkctl.model.finding import Severity
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.model.questions import NonInteractivePrompter
 from sparkctl.model.switch_plan import SwitchStep

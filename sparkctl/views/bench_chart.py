@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from sparkctl.errors import InvalidInput, OperationRefused
 from sparkctl.model.bench import BenchCell, BenchRun, CellResult, DomainKey
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from sparkctl.logs.search import FilterPattern
 from sparkctl.model.bench import BenchRun
 from sparkctl.model.events import BenchCellMeasured, BenchCellProgressed, BenchDomainMeasured
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.node import NodeName
 from sparkctl.model.phase import Phase
 from sparkctl.model.text.units import format_duration

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
 from sparkctl.commands.actions import ACTIONS
 from sparkctl.logs.search import FilterPattern
 from sparkctl.model.events import FindingReported
 from sparkctl.model.finding import FindingKind, Severity
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.units import format_duration, format_time_of_day

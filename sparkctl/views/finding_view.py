@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from sparkctl.model.events import CommandEnded, FindingReported, GuardActed
 from sparkctl.model.finding import Finding, Severity
 from sparkctl.model.finding import FindingKind as Kind
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.node import NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.model.text.sanitize import sanitize_line, sanitize_lines

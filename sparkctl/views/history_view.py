@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sparkctl.history.model import NodeResult, OperationKind, OperationRecord
 from sparkctl.model.json_codec import to_json_data
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.phase import PhaseDuration, Step
 from sparkctl.model.text.sanitize import sanitize_line, sanitize_lines
 from sparkctl.model.text.units import format_clock, format_date_time, format_duration, format_gib, format_size

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 
 from sparkctl.commands.start.launch_plans import ContainerLaunch
@@ -15,6 +15,7 @@ from sparkctl.model.events import CommandEnded, WarningEmitted
 from sparkctl.model.finding import Severity
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.launch_plan import LaunchPlan
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.phase import Phase
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.units import GIB, format_duration, format_gib

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from itertools import groupby
 
 from sparkctl.logs.search import FilterPattern
 from sparkctl.model.instance import InstanceView
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.sample import CpuCluster, NodeProcess, Sample
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.units import GIB, format_capacity

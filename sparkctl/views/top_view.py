@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from sparkctl.model.engine_metrics import DraftAcceptance, EngineActivity, EngineMeter
 from sparkctl.model.fabric_route import find_idle_lanes
 from sparkctl.model.finding import FindingKind, Severity, sort_by_severity
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.json_codec import to_json_data
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.node import NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.model.sample import Cpu, DiskSpace, Gpu, MemoryBar, RdmaLane, Sample, Temperature

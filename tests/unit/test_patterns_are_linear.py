@@ -33,8 +33,10 @@ ROOT = Path(sparkctl.__file__).parent
 FUNCTIONS = {"compile", "search", "match", "fullmatch", "sub", "subn", "split", "findall", "finditer"}
 # What makes a pattern of values that are not constants, by file and function, and why it is no danger or where it is timed.
 MADE_ELSEWHERE = {
+    "model/text/lazy_pattern.py": "what others give it: found where they do",
     "model/text/bounded_pattern.py": "a pattern of the operator's own: bounded there, and timed by its own test",
     "logs/verdict_builder.py": "an escaped path between constants",
+    "logs/analyzer.py": "an engine's own ready line: timed below",
     "logs/diagnosis.py": "put together of the engines' signs: timed below",
     "logs/log_file.py": "classes of bounded length at the start of a line, what a log's first lines share",
     "logs/search.py": "an escaped text",
@@ -93,7 +95,7 @@ def _list_files() -> list[Path]:
     return [
         path
         for path in sorted(ROOT.rglob("*.py"))
-        if "import re" in _read_nodes(path)[0]
+        if re.search(r"import (?:re|lazy_pattern)\b", _read_nodes(path)[0])
         and "simul" not in str(path.relative_to(ROOT))
         and path.name != "bootstrap.py"
     ]
@@ -169,7 +171,7 @@ def _find_in_file(path: Path) -> Iterator[FoundPattern]:
             or node.func.attr not in FUNCTIONS
         ):
             continue
-        if not isinstance(node.func.value, ast.Name) or node.func.value.id != "re":
+        if not isinstance(node.func.value, ast.Name) or node.func.value.id not in ("re", "lazy_pattern"):
             continue
         where = f"{place}:{node.lineno}"
         try:
@@ -227,6 +229,7 @@ def test_the_rules_of_the_engines_are_no_slower() -> None:
     vocabularies = [value for module in modules for value in vars(module).values() if isinstance(value, LogRules)]
     patterns = {rule.pattern for one in vocabularies for rule in (*one.rules, *one.facts)}
     patterns |= {module.ENGINE.signs.marks for module in modules if module.ENGINE.signs.marks}
+    patterns |= {module.ENGINE.defaults.ready_line for module in modules if module.ENGINE.defaults.ready_line}
     assert len(patterns) > 200
     every = [FoundPattern("engines", re.compile(one), frozenset(["search"])) for one in sorted(patterns)]
     slow = [words for one in every if (words := _describe_slowness(one, sizes=(*PROBES, SIZES[0])))]

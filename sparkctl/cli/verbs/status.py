@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,7 @@ from sparkctl.cli.options import (
     select_configured_nodes,
     wide_document_option,
 )
+from sparkctl.model.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from sparkctl.commands.stop.pending_stops import PendingStop

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +20,7 @@ from sparkctl.cli.options import (
 )
 from sparkctl.cli.verb_runner import choose_exit_code, open_recorder
 from sparkctl.errors import InvalidInput
+from sparkctl.model.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import h11
 
 from sparkctl.clock import Clock
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.text.sanitize import load_json, sanitize_line, truncate_text
 from sparkctl.transport import http_client
 from sparkctl.transport.http_client import InvalidHttpResponse

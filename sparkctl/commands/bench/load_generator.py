@@ -17,12 +17,13 @@ import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 from sparkctl.errors import InvalidInput, OperationRefused, SparkctlError
 from sparkctl.model.bench import BenchCell, CellResult, Measurements
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.secrets import is_secret_name
 

@@ -12,7 +12,7 @@ import shlex
 import tempfile
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -61,6 +61,7 @@ from sparkctl.model.events import (
     WarningEmitted,
 )
 from sparkctl.model.launch_plan import ContainerLabel, DockerRunSpec, find_flag_value
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.memory_fit import CheckpointFiles
 from sparkctl.model.missing_part import PartKind
 from sparkctl.model.node import Node, NodeName, NodeState

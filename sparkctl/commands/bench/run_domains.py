@@ -11,7 +11,7 @@ import hashlib
 import json
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +50,7 @@ from sparkctl.history.bench_store import BenchStore
 from sparkctl.model.bench import BenchRun, BenchSetup, DomainKey, DomainResult, Measurements
 from sparkctl.model.engine_metrics import EngineMetrics
 from sparkctl.model.events import BenchDomainMeasured, CommandEnded, Emit, Event
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.node import Node
 from sparkctl.model.text.sanitize import load_json, sanitize_line
 from sparkctl.monitor.engine_probe import QueryMarkerSupport, request_engine

@@ -12,7 +12,7 @@ import shlex
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from sparkctl.commands.start.image_registry import get_registry, get_registry_host, read_registry_login
@@ -22,6 +22,7 @@ from sparkctl.errors import DockerError, ImageNotFound, NodeError, OperationRefu
 from sparkctl.model.container import shorten_id
 from sparkctl.model.events import TransferPart
 from sparkctl.model.launch_plan import ContainerLabel
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.missing_part import GitContext, parse_build_source
 from sparkctl.model.phase import Step
 from sparkctl.model.profile import Profile

@@ -14,7 +14,6 @@ import shlex
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -34,6 +33,7 @@ from sparkctl.errors import (
 from sparkctl.logs.reader import LogFeed
 from sparkctl.model.container import Container, ContainerState
 from sparkctl.model.launch_plan import ContainerLabel
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.missing_part import (
     KEPT_FREE_BYTES,
     SOURCE_FIELDS,

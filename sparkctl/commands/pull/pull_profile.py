@@ -8,7 +8,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, aclosing, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from pathlib import PurePosixPath
 
@@ -59,6 +59,7 @@ from sparkctl.errors import ExitCode, OperationRefused, SparkctlError
 from sparkctl.history.model import NodeResult, OperationKind
 from sparkctl.model.events import CommandEnded, Emit, Event, LogArrived, Outcome, PhaseChanged, WarningEmitted
 from sparkctl.model.launch_plan import ContainerLabel, LaunchPlan
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.missing_part import MODEL_KINDS, DirectorySource, HubSource, MissingPart, PartKind
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.phase import Phase, Step

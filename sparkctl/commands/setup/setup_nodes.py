@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence, Set
 from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -51,6 +51,7 @@ from sparkctl.model.events import (
     SetupStepKind,
     WarningEmitted,
 )
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.questions import SetupQuestion, SudoPasswordQuestion
 from sparkctl.model.text.sanitize import sanitize_line

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from ipaddress import IPv4Interface, IPv4Network, ip_interface, ip_network
 
 from sparkctl.commands.drop_page_cache import TEE_COMMAND
 from sparkctl.errors import OperationRefused
 from sparkctl.model.events import FileChange, SetupStep, SetupStepKind
 from sparkctl.model.fabric_route import ConfiguredInterface, FabricLane, FabricRoute, RouteEnd, parse_port_number
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.node import NodeName
 from sparkctl.node.node_inspection import NetworkReadings, NodeInspection
 from sparkctl.node.peer_checks import SshLoginTarget

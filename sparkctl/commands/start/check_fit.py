@@ -9,7 +9,7 @@ import asyncio
 import shlex
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
 
@@ -37,6 +37,7 @@ from sparkctl.errors import ExitCode, InvalidInput, NodeError, SparkctlError
 from sparkctl.files import shipped_profiles_dir
 from sparkctl.model.events import CommandEnded, Emit, Event, MemoryFitEvaluated, Outcome, PartsMissing, WarningEmitted
 from sparkctl.model.launch_plan import ContainerLabel, LaunchPlan
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.memory_fit import FitOutcome, MemoryFit
 from sparkctl.model.missing_part import HubSource, MissingPart, PartKind, parse_model_source
 from sparkctl.model.node import Node

@@ -10,7 +10,7 @@ import re
 import secrets
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 from sparkctl.commands.start.start_preflight import refuse_without_docker
@@ -25,6 +25,7 @@ from sparkctl.model.container import Container
 from sparkctl.model.fabric_route import FabricRoute, NodeLanes
 from sparkctl.model.json_codec import redact_launch_plan
 from sparkctl.model.launch_plan import ContainerLabel, DockerRunSpec, LaunchPlan, PhaseTimeouts, ReadinessRule
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.profile import Profile
 from sparkctl.monitor.find_fabric_route import build_nccl_environment, find_fabric_route

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from sparkctl.commands.start.missing_parts import find_missing_models
 from sparkctl.commands.start.start_request import to_switch_command
@@ -20,6 +20,7 @@ from sparkctl.engines.memory_estimate import (
 from sparkctl.errors import InvalidInput, OperationRefused
 from sparkctl.model.container import Container
 from sparkctl.model.launch_plan import DEFAULT_FLOOR_BYTES, ContainerLabel, LaunchPlan, ReadinessTarget
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.memory_fit import CheckpointFiles, FitOutcome, MemoryBudget, MemoryFit, MemoryHolder
 from sparkctl.model.phase import Phase
 from sparkctl.model.profile import Profile

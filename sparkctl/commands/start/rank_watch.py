@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from sparkctl.commands.guard_session import GuardSession
 from sparkctl.commands.start.node_fit import read_other_holders
@@ -23,6 +23,7 @@ from sparkctl.model.container import ContainerState
 from sparkctl.model.events import Emit, Event, PhaseChanged, WarningEmitted
 from sparkctl.model.guard_state import GuardReceipt, UnwatchReason
 from sparkctl.model.launch_plan import ContainerLabel, LaunchPlan
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import ExpectedDurations, Phase
 from sparkctl.model.text.sanitize import sanitize_line

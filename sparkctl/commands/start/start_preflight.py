@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 from sparkctl.commands.start.start_request import to_switch_command
@@ -20,6 +19,7 @@ from sparkctl.errors import (
 )
 from sparkctl.model.container import Container, ContainerState, shorten_id
 from sparkctl.model.launch_plan import ContainerLabel, LaunchPlan
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.node import Node
 from sparkctl.model.profile import Profile
 from sparkctl.model.text.secrets import redact_words

@@ -6,13 +6,14 @@ import importlib
 import os
 import shlex
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from sparkctl.commands.request import Preview, Request, SentenceTone, describe_unreachable, list_flags
 from sparkctl.commands.stop.stop_impact import preview_replacement
 from sparkctl.engines import load_engine
 from sparkctl.engines.base import Engine
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.profile import Profile
 from sparkctl.model.text.secrets import redact_words

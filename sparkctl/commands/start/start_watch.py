@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from sparkctl.commands.event_stream import build_missing_lines_warning
 from sparkctl.commands.guard_session import is_loading_weights
@@ -33,6 +33,7 @@ from sparkctl.model.container import Container, ContainerState
 from sparkctl.model.engine_metrics import EngineFact
 from sparkctl.model.events import Emit, EngineFactsReported, LogArrived, PhaseChanged, WarningEmitted
 from sparkctl.model.launch_plan import PROVED_PROBES, LaunchPlan
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.node import NodeState
 from sparkctl.model.phase import ExpectedDurations, Phase, Step
 from sparkctl.model.text.log_line import LogLine

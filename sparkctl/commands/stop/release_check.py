@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from sparkctl.context import CommandContext
@@ -12,6 +11,7 @@ from sparkctl.engines import collect_engine_words
 from sparkctl.errors import ContainerNotFound
 from sparkctl.model.container import Container
 from sparkctl.model.events import Emit, MemorySampled, WarningEmitted
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.sample import MemoryBeforeStart
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.secrets import redact_words

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 from sparkctl.commands.guard_session import stop_watching_containers
 from sparkctl.commands.stop.release_check import MIN_AWAITED_BYTES, ReleaseCheck, ReleaseResult, build_leftover_warning
@@ -16,6 +15,7 @@ from sparkctl.history.model import NodeResult
 from sparkctl.logs.reader import save_log
 from sparkctl.model.container import Container
 from sparkctl.model.events import Emit, MemoryReleased, PhaseChanged, WarningEmitted
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.node import NodeName
 from sparkctl.model.phase import Phase
 from sparkctl.model.text.sanitize import sanitize_line

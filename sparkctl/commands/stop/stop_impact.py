@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sparkctl.commands.request import Preview, Sentence, SentenceTone, describe_unreachable
 from sparkctl.model.engine_metrics import EngineActivity
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.monitor.ranks import count_ranks, find_ranks, list_nodes_of_instance

@@ -7,7 +7,7 @@ import contextlib
 import shlex
 from collections.abc import AsyncGenerator, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -43,6 +43,7 @@ from sparkctl.history.model import NodeResult, OperationKind, OperationRecord
 from sparkctl.model.container import Container
 from sparkctl.model.events import CommandEnded, ContainersListed, Emit, Event, Outcome, WarningEmitted
 from sparkctl.model.launch_plan import ContainerLabel
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.switch_plan import JournalPresence
 from sparkctl.model.text.sanitize import sanitize_line

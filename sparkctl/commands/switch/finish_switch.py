@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,7 @@ from sparkctl.engines import load_engine
 from sparkctl.errors import NodeError, OperationRefused, SparkctlError
 from sparkctl.history.model import OperationKind
 from sparkctl.model.events import CommandEnded, Emit, Event, Outcome
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.phase import Phase
 from sparkctl.model.profile import Profile

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, partial
 
 from sparkctl.commands.drop_page_cache import format_sudoers_command
@@ -32,6 +32,7 @@ from sparkctl.engines.base import EngineRank
 from sparkctl.errors import DockerError, NodeError, NodeStarved, OperationRefused
 from sparkctl.model.container import Container, shorten_id
 from sparkctl.model.launch_plan import LaunchPlan
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.memory_fit import CheckpointFiles, FitOutcome, MemoryFit
 from sparkctl.model.text.units import format_gib
 from sparkctl.monitor import switch_journal_io

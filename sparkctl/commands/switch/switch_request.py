@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import AsyncGenerator, Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sparkctl.commands.request import Preview, Request, list_flags
 from sparkctl.commands.start.start_request import LaunchRequest, StartInstance
 from sparkctl.commands.stop.stop_impact import preview_replacement
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.node import Node
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -23,6 +23,7 @@ from sparkctl.commands.transfer.transfer_stream import (
 from sparkctl.concurrency import gather_or_cancel
 from sparkctl.errors import NodeUnreachable
 from sparkctl.model.events import Emit, TransferPart, TransferProgressed, WarningEmitted
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.node import NodeName
 from sparkctl.model.text.units import GIB, MIB
 from sparkctl.node.model_files_decoder import FileListing, FreeSpace, ModelFile

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from sparkctl.commands.event_stream import stream_events
@@ -34,6 +34,7 @@ from sparkctl.errors import DiskFull, DockerError, ExitCode, ImageNotFound, Oper
 from sparkctl.model.container import shorten_id
 from sparkctl.model.events import CommandEnded, Emit, Event, Outcome, WarningEmitted
 from sparkctl.model.fabric_route import NodeLanes
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.missing_part import MODEL_KINDS, PartKind
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.profile import Profile

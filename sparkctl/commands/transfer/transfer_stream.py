@@ -12,7 +12,7 @@ import errno
 import json
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from sparkctl.concurrency import run_in_background
@@ -26,6 +26,7 @@ from sparkctl.errors import (
     UnreadableAnswer,
 )
 from sparkctl.model.fabric_route import FabricLane
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.text.sanitize import load_json, sanitize_line
 from sparkctl.node import model_files_decoder
 from sparkctl.transport.node_connection import ByteReader, ByteWriter, RemoteProcess

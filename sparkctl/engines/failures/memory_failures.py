@@ -210,7 +210,8 @@ HOST_MEMORY_FAILURES = (
         "The node had no memory left to give to the engine's own process[: {size} bytes were asked for][: {rust} bytes were "
         "asked for][: the model needs {wants}, and {has} is free].",
         "CPU and GPU share one memory on a Spark: stop what else holds memory, drop the page cache, or make the model's share "
-        "smaller. Where RDMA registers memory, raise the limit: container.options.ulimit: memlock=-1.",
+        "smaller. If far more was free (free -h), a limit refused it: the container's (container.options.memory), the node's "
+        "vm.overcommit_memory=2, a ulimit. Where RDMA registers memory, raise that: container.options.ulimit: memlock=-1.",
         needle=(
             "Cannot allocate memory",
             "MemoryError",

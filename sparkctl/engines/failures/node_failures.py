@@ -275,6 +275,17 @@ RANK_FAILURES = (
         on="args.distributed-executor-backend",
     ),
     failure_rule(
+        r"Waiting for creating a placement group of specs for (?P<seconds>[6-9]\d|\d{3,6}) seconds\. specs=(?P<specs>\[.{1,200}?\])\.",
+        FailureCause.RAY,
+        "Ray has waited {seconds} seconds for a place for the model's workers: no nodes have what they ask for ({specs}).",
+        "Ask for no more GPUs than there are (args.tensor-parallel-size times args.pipeline-parallel-size), and look at `ray status` in the "
+        "head's container: every Spark has to be there with its GPU, under the address that VLLM_HOST_IP names.",
+        needle="Waiting for creating a placement group",
+        on="args.tensor-parallel-size",
+        weight=FailureWeight.LIKELY,
+        at_any_level=True,
+    ),
+    failure_rule(
         r"Worker exit type: (?P<kind>\w{1,40}) Worker exit detail: (?P<detail>[^.]{1,160})\..{0,80}potential root causes",
         FailureCause.RAY,
         "Ray lost a worker, and does not know why ({kind}: {detail}).",

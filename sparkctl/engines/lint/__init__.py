@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from sparkctl.model.lazy_dataclass import dataclass
 
 # A position in a profile: keys and indices, as in ("args", "tp") or ("command", 3).
 FieldPath = tuple[str | int, ...]

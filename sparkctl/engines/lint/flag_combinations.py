@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from sparkctl.engines.engine_flags import FlagArity
 from sparkctl.engines.lint import FieldPath, LintMessage, LintRule, LintSeverity
@@ -20,6 +19,7 @@ from sparkctl.engines.lint.profile_flags import (
     parse_size_number,
     quote_value,
 )
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.profile import Profile
 from sparkctl.model.text.units import format_gib
 

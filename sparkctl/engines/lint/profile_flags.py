@@ -6,13 +6,14 @@ import json
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import Any
 
 from sparkctl.engines import engine_flags
 from sparkctl.engines.engine_flags import EngineFlag, FlagCatalogue, find_profile_script
 from sparkctl.engines.lint import FieldPath, LintMessage, LintRule, LintSeverity
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.profile import FlagValues, JsonValue, Profile
 from sparkctl.model.text.sanitize import sanitize_line, truncate_text
 from sparkctl.model.text.secrets import is_secret_name, redact

@@ -7,10 +7,11 @@ step depend on the text, so the accept length varies within the range that owner
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from sparkctl.engines.simulation.engine_launch import SimLaunch
 from sparkctl.engines.simulation.simulated_clock import SimPace
+from sparkctl.model.lazy_dataclass import dataclass
 
 # A request of the steady load: an agent's next turn, most of whose prompt was computed for the turn before.
 PROMPT_TOKENS, CACHED_PROMPT_TOKENS, ANSWER_TOKENS = 5200, 4608, 700  # tokens

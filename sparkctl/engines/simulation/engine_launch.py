@@ -8,8 +8,9 @@ import json
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
+
+from sparkctl.model.lazy_dataclass import dataclass
 
 SocketAddress = tuple[str, int]  # address and port
 

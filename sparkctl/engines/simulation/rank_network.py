@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 from typing import Any, TypeVar
 
 from sparkctl.concurrency import run_until_first
 from sparkctl.engines.simulation.engine_launch import RankRendezvous, RendezvousKind, SimLaunch, SocketAddress
+from sparkctl.model.lazy_dataclass import dataclass
 
 T = TypeVar("T")
 ReachabilityCheck = Callable[[str, str], bool]  # a node's name and an address

@@ -21,12 +21,13 @@ as Python has it; ``\\r``, ``\\t``, ``\\n`` and ``\\s`` (a space at the end) are
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.text.units import GIB
 
 # Replaced in every text by the engine's own spelling of the time at which the line is written.

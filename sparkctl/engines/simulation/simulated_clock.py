@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from sparkctl.model.lazy_dataclass import dataclass
 
 MIN_SLEEP_SECONDS = 0.002  # of our seconds; a shorter wait than this is not worth a turn of the event loop
 MAX_SLEEP_SECONDS = 0.25  # of our seconds: how late a sleeper may hear that the clock goes at another rate

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from sparkctl.engines.lint import FieldPath, LintMessage, LintRule, LintSeverity
 from sparkctl.engines.lint.profile_flags import (
@@ -15,6 +14,7 @@ from sparkctl.engines.lint.profile_flags import (
     quote_value,
 )
 from sparkctl.engines.traps import load_traps, shorten_source
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.profile import Profile
 from sparkctl.model.text.units import parse_size
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import takewhile
 from math import factorial
 from typing import Any
+
+from sparkctl.model.lazy_dataclass import dataclass
 
 _LINE_LENGTHS = (16384, 8192, 4096, 2048, 1024, 512, 256, 128, 64)  # maximum characters of a line
 _MAX_STEPS = 2.5e7  # takes 0.2 s on the worst possible line: a key-press waits for it

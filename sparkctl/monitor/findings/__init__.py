@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
 from typing import Protocol
 
 from sparkctl.model.finding import Finding
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.kernel_event import KernelEvent
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.node import NodeName
 from sparkctl.model.sample import Sample
 

@@ -6,10 +6,10 @@ import getopt
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from sparkctl.engines.traps import load_traps
 from sparkctl.model.finding import Finding, FindingEvidence, FindingKind, Severity, sort_by_severity
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.node import NodeName
 from sparkctl.model.sample import Sample
 from sparkctl.model.text.units import GIB, KIB, format_duration, format_gib

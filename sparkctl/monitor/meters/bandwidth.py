@@ -11,13 +11,14 @@ without decode steps.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from functools import lru_cache
 
 from sparkctl.model.decode_step import DecodeStepSpec
 from sparkctl.model.engine_metrics import EngineActivity, EngineMeter
 from sparkctl.model.instance import InstanceView
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.node import GB10_BANDWIDTH_GB_S
 from sparkctl.model.sample import Sample
 from sparkctl.monitor.node_views import NodeTelemetryView

@@ -9,7 +9,7 @@ import os
 from collections import deque
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
@@ -35,6 +35,7 @@ from sparkctl.model.engine_metrics import (
 )
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.launch_plan import ContainerLabel
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.phase import Phase
 from sparkctl.model.text.log_line import LogLine
 from sparkctl.monitor.engine_probe import QueryMarkerSupport, request_engine

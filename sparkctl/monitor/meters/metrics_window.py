@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 
 from sparkctl.model.engine_metrics import (
@@ -17,6 +17,7 @@ from sparkctl.model.engine_metrics import (
     Quantiles,
     StepLoad,
 )
+from sparkctl.model.lazy_dataclass import dataclass
 
 IDLE_GAP_SECONDS = 10.0  # seconds between two reports, from which on the rate of the second may include idle time
 _MAX_STRIDE_SECONDS = 30.0  # SGLang writes its gauges anew after this silence; no engine at work is silent for longer

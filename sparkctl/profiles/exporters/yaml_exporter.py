@@ -6,7 +6,7 @@ import json
 import re
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -14,6 +14,7 @@ from sparkctl.engines import load_engine
 from sparkctl.engines.base import Engine
 from sparkctl.engines.engine_flags import find_profile_script
 from sparkctl.errors import InvalidInput
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.profile import ArgValue, JsonValue, Profile
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.secrets import Redactor, redact_word

@@ -10,7 +10,7 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 
 from sparkctl.engines import load_engine, load_engines
@@ -18,6 +18,7 @@ from sparkctl.engines.base import EngineRank
 from sparkctl.engines.engine_flags import find_shell_script
 from sparkctl.errors import format_did_you_mean
 from sparkctl.model.launch_plan import GuardRule
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.profile import ArgValue, FlagValues, JsonValue, Profile, list_arg_texts, map_arg_texts
 from sparkctl.model.text.secrets import contains_token, find_secret_arguments, find_secret_values, is_secret_name
 from sparkctl.profiles.docker_options import DOCKER_OPTIONS

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.profile import Profile
 
 

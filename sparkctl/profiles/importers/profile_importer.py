@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import PurePath
 
 from sparkctl.engines import FALLBACK_ENGINE, load_engine
 from sparkctl.engines.engine_flags import find_shell_script
 from sparkctl.errors import InvalidInput
 from sparkctl.model.launch_plan import DockerRunSpec, PhaseTimeouts
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.profile import ArgValue, ContainerOptions, JsonValue, ModelSpec, Profile, StartOptions
 from sparkctl.profiles.env_references import escape_references, has_references, resolve_defaults
 from sparkctl.profiles.importers import (

@@ -7,12 +7,12 @@ from __future__ import annotations
 import re
 import string
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from sparkctl.engines import load_engines
 from sparkctl.engines.base import HUB_CACHE, HUB_CACHE_TARGET, ImportRules
 from sparkctl.errors import InvalidInput, format_did_you_mean
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.profiles.env_references import escape_references
 from sparkctl.profiles.importers import docker_flags, shell_parser
 from sparkctl.profiles.importers.foreign_yaml import (

@@ -10,12 +10,12 @@ import re
 import shlex
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import asyncssh
 
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.monitor import switch_journal_io
 from sparkctl.node import collect, kernel_log, peer_checks
 from sparkctl.node.registry import ANSWER_MARK

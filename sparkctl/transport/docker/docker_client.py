@@ -10,7 +10,6 @@ import hashlib
 import json
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, TypeVar
@@ -19,6 +18,7 @@ from urllib.parse import quote
 from sparkctl.errors import DockerBusy, DockerError, DockerUnavailable, InvalidInput, SparkctlError
 from sparkctl.model.container import Container
 from sparkctl.model.launch_plan import DockerRunSpec, LaunchPlan
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.transport import http_client
 from sparkctl.transport.docker import create_request, docker_responses
 from sparkctl.transport.docker.create_request import build_create_request

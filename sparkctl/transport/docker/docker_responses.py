@@ -7,12 +7,12 @@ import json
 import re
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
 from ipaddress import ip_address, ip_network
 
 from sparkctl.model.container import Container, ContainerState
 from sparkctl.model.launch_plan import ContainerLabel
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.text.sanitize import load_json, truncate_text
 from sparkctl.model.text.secrets import find_secret_arguments, find_secret_values
 

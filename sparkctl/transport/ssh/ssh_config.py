@@ -10,7 +10,6 @@ import os
 import shlex
 from binascii import a2b_base64
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
@@ -19,6 +18,7 @@ from asyncssh.public_key import get_default_certificate_algs, get_default_public
 
 from sparkctl.errors import InvalidInput
 from sparkctl.files import read_regular_file, refuse_irregular
+from sparkctl.model.lazy_dataclass import dataclass
 
 MAX_PORT = 65535
 

@@ -10,7 +10,7 @@ import os
 import socket
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import asyncssh
 
@@ -24,6 +24,7 @@ from sparkctl.errors import (
     raise_if_debugging,
 )
 from sparkctl.files import refuse_irregular
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.questions import HostKeyQuestion, LoginPrompt, LoginQuestion, NonInteractivePrompter, Prompter
 from sparkctl.model.text.sanitize import sanitize_line, truncate_text

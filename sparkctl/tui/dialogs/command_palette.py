@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, ClassVar
 
@@ -14,6 +13,7 @@ from textual.widgets import Input
 
 from sparkctl.commands.actions import Action, ActionContext, ActionId, list_available_actions
 from sparkctl.errors import SparkctlError
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.tui.dialogs.base import Dialog
 from sparkctl.tui.key_hints import format_key

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import ClassVar
 
 from textual import events, on
@@ -16,6 +15,7 @@ from textual.widgets import Input, TextArea
 from sparkctl.commands import import_profile
 from sparkctl.commands.import_profile import ImportedProfile, ImportProfile
 from sparkctl.errors import InvalidInput, OperationRefused, SparkctlError
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.text.sanitize import sanitize_lines
 from sparkctl.profiles import field_types
 from sparkctl.profiles.importers.profile_draft import KeyOutcome

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 from textual import events
 from textual.binding import Binding, BindingType
 
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.memory_fit import MemoryFit
 from sparkctl.model.node import NodeName
 from sparkctl.model.phase import Phase

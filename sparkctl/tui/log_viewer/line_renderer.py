@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, tzinfo
 from itertools import pairwise
 
@@ -16,6 +15,7 @@ from textual.strip import Strip
 from sparkctl.logs.buffer import BufferedLine
 from sparkctl.logs.line_marker import LineMark, LogLevel, parse_level_header
 from sparkctl.logs.search import FilterPattern
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.text.sanitize import truncate_text
 from sparkctl.tui.log_viewer.log_navigation import MAX_SHOWN_CHARACTERS, LogRow, find_fit_end, wrap_indent
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from rich.cells import cell_len, get_character_cell_size
 
 from sparkctl.logs import search
 from sparkctl.logs.buffer import BufferedLine, LineKey, LineOrder, LogBuffer
 from sparkctl.logs.search import LogFilter, find_next_line
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.text.units import format_duration
 
 MAX_SHOWN_CHARACTERS = 4096  # characters; the rest of a longer line is still searched, copied and saved

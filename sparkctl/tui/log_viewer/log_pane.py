@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from functools import partial
 from pathlib import Path
@@ -19,6 +18,7 @@ from textual.widget import Widget
 
 from sparkctl.commands.actions import ActionId
 from sparkctl.logs.buffer import LogBuffer
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.text.sanitize import truncate_text
 from sparkctl.tui.log_viewer.log_view import LogView, LogViewState
 from sparkctl.tui.search_prompt import PromptMode, SearchPrompt

@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sparkctl.commands.show_log import ShowLog, read_saved_log, show_log
 from sparkctl.concurrency import yield_to_input
 from sparkctl.context import InterruptSignal
 from sparkctl.model.events import CommandEnded, LogArrived, NodeStateChanged, Outcome, WarningEmitted
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.text.log_line import LogLine
 from sparkctl.model.text.units import format_date_time

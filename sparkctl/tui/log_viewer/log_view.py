@@ -9,7 +9,6 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from datetime import tzinfo
 from pathlib import Path
 from typing import ClassVar
@@ -37,6 +36,7 @@ from textual.widget import Widget
 
 from sparkctl.logs.buffer import BufferedLine, LineOrder, LogBuffer
 from sparkctl.logs.search import LogFilter
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.text.log_line import LogLine
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.tui.log_viewer.line_renderer import STYLE_NAMES, LogLineRenderer, resolve_log_style

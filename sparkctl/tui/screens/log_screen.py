@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar, Self
 
@@ -15,6 +15,7 @@ from sparkctl.commands.actions import LOGS, Action, ActionContext, ActionId
 from sparkctl.logs.buffer import LogBuffer
 from sparkctl.logs.line_marker import LineMarker
 from sparkctl.model.finding import Severity
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.node import NodeName
 from sparkctl.model.text.log_line import LogLine
 from sparkctl.model.text.units import format_duration

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -16,6 +16,7 @@ from sparkctl.commands.start.launch_plans import preview_launch
 from sparkctl.errors import InvalidInput
 from sparkctl.history.operation_history import LastStart
 from sparkctl.logs import search
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.node import NodeName
 from sparkctl.profiles.env_references import check_env_file_permissions
 from sparkctl.profiles.exporters.docker_command import format_docker_run

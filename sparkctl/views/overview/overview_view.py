@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime
 from functools import lru_cache
 from itertools import groupby, zip_longest
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from sparkctl.model.finding import Finding, FindingKind, find_same, sort_by_severity
 from sparkctl.model.instance import InstanceView
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.memory_fit import FitOutcome
 from sparkctl.model.node import NodeState
 from sparkctl.model.phase import Phase

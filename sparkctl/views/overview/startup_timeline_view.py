@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from sparkctl.model.instance import InstanceView
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.units import GIB, format_clock

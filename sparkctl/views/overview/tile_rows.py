@@ -10,7 +10,6 @@ import math
 import re
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 from sparkctl import engines
@@ -18,6 +17,7 @@ from sparkctl.logs.line_marker import LogLevel, parse_level_header
 from sparkctl.model.engine_metrics import EngineActivity, EngineFactName
 from sparkctl.model.finding import FindingKind, Severity
 from sparkctl.model.instance import InstanceView
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.reference import FigureRange
 from sparkctl.model.sample import DiskSpace, Gpu, MemoryBar
 from sparkctl.model.text.sanitize import sanitize_line

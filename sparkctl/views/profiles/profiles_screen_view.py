@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from itertools import zip_longest
 from typing import TYPE_CHECKING
@@ -14,6 +14,7 @@ from sparkctl.history.operation_history import LastStart
 from sparkctl.logs.search import FilterPattern
 from sparkctl.model.finding import Severity
 from sparkctl.model.instance import InstanceView
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.memory_fit import MemoryFit
 from sparkctl.model.node import NodeName
 from sparkctl.model.phase import Phase

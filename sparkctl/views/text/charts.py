@@ -6,12 +6,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.text.units import GIB
 from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, measure_row, restyle_row, truncate_row
 

@@ -16,15 +16,16 @@ from hypothesis import strategies as st
 
 from sparkctl.commands.diagnose_file import diagnose_bytes
 from sparkctl.errors import InvalidInput
-from sparkctl.logs.diagnosis import read_line_header
+from sparkctl.logs.diagnosis import LogDiagnoser, read_line_header
+from sparkctl.logs.line_effects import TracebackPrefix
 from sparkctl.logs.log_file import (
     BLOCK_BYTES,
     open_log,
     put_oldest_first,
     read_line_blocks,
-    strip_traceback_prefixes,
     strip_wrapping,
 )
+from sparkctl.model.text.log_line import LogLine
 from tests.tools.diagnosis_table import load_posted_logs
 
 
@@ -192,6 +193,8 @@ SHAPES = {
     "vllm-7d9f8b6c5-x2z4z vllm ": "stern",
     "[1,0]<stderr>: ": "mpirun --tag-output",
     "0|vllm     | ": "pm2",
+    "llm_vllm.1.k2j3h4k5j6h7m8n9p0q1r2s3t@spark1    | ": "docker service logs",
+    "10:11:12 INFO run.py:33 ": "a launcher that names its source",
     "     7\t": "cat -n",
     "test\tRun vllm\t2025-11-02T10:11:12.1234567Z ": "gh run view --log",
     '2025-11-02T10:11:12Z {app="vllm", pod="vllm-0"} ': "logcli",
@@ -266,28 +269,48 @@ def test_what_stands_before_each_line_of_a_traceback_alone_hides_nothing(writer:
                 ).diagnosis.verdict
                 for lines in (plain, told)
             )
+            container = LogDiagnoser()
+            for number, line in enumerate(told, 1):
+                container.feed_line(LogLine(when="", text=line, number=number))
             assert expected is not None, name
             assert found == expected, name
+            assert container.build_diagnosis().verdict == expected, name
 
 
-def test_what_stands_before_a_traceback_is_removed_across_blocks_and_from_nothing_else() -> None:
-    log = ["[a] x", "[a] Traceback (most recent call last):", '[a]   File "/x.py", line 1, in f', "else", "[a]     g()"]
-    log += ["[a] KeyError: 1", "", "[a] y"]
-    raw = "".join(f"{line}\n" for line in log)
-    expected = raw.replace("[a] ", "").replace("x\n", "[a] x\n", 1).removesuffix("y\n") + "[a] y\n"
-    for cuts in range(1, len(log)):
-        lines = raw.splitlines(keepends=True)
-        blocks = ["".join(lines[:cuts]).encode(), "".join(lines[cuts:]).encode()]
-        assert b"".join(strip_traceback_prefixes(blocks)).decode() == expected
-    for other in ("[WARNING] ", "2026-06-01 [info] ", "    ", "> "):
-        same = raw.replace("[a] ", other).encode()
-        assert b"".join(strip_traceback_prefixes([same])) == same
-    unlogged = raw.replace(
-        "x\n", "--- Logging error ---\n", 1
-    ).encode()  # of a record that could not be written: no failure
-    assert b"".join(strip_traceback_prefixes([unlogged])).startswith(b"--- Logging error ---\nTraceback")
-    one = b'Failed: Traceback (most recent call last):\n  File "/x.py", line 1, in f\nKeyError: 1\n'
-    assert b"".join(strip_traceback_prefixes([one, one[:9]])) == one + one[:9]
+def test_what_stands_before_a_traceback_is_removed_from_nothing_else() -> None:
+    frame = '  File "/x.py", line 1, in f'
+    log = [
+        "[a] x",
+        "[a] Traceback (most recent call last):",
+        f"[a] {frame}",
+        "else",
+        "[a]     g()",
+        "[a] KeyError: 1",
+        "",
+        "[a] y",
+    ]
+    prefix = TracebackPrefix()
+    assert [*map(prefix.strip_line, log)] == [*log[:2], frame, "else", "    g()", "KeyError: 1", "", "[a] y"]
+    assert not prefix.is_known
+    for other in ("[WARNING] ", "2026-06-01 [info] ", "    ", "> ", "(EngineCore pid=7) "):
+        same = [line.replace("[a] ", other) for line in log]
+        assert [*map(TracebackPrefix().strip_line, same)] == same
+    endless = TracebackPrefix()
+    assert [endless.strip_line(line) for line in (f"[a] {frame}", *["[a] y"] * 99)].count("y") < 30
+
+
+@pytest.mark.parametrize("prefix", ["", "[worker-1] ", "spark1: ", "run 7 >> "])
+def test_a_traceback_whose_header_was_lost_is_read_by_its_frames(prefix: str) -> None:
+    lines = ['  File "/v1/executor.py", line 5, in run', "    work()", "flux.OutOfPatience: the worker gave up"]
+    log = "".join(f"{prefix}{line}\n" for line in [*["a word", "and another"] * 3, *lines])
+    verdict = diagnose_bytes(io.BytesIO(log.encode()), "it", None).diagnosis.verdict
+    assert verdict is not None
+    assert verdict.evidence[0].text == lines[-1]
+
+
+def test_the_frames_of_a_traceback_may_have_lost_their_indentation() -> None:
+    log = 'File "/v1/executor.py", line 5, in run\nwork()\nflux.OutOfPatience: the worker gave up\n'
+    assert diagnose_text(log.encode()) == (None, "crashed")
 
 
 @pytest.mark.parametrize(
