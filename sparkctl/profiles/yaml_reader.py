@@ -17,10 +17,11 @@ from typing import Any, NamedTuple, NoReturn
 from sparkctl.errors import InvalidInput
 from sparkctl.files import open_regular_file
 from sparkctl.model.lazy_dataclass import dataclass
+from sparkctl.model.text import lazy_pattern
 from sparkctl.model.text.sanitize import sanitize_line, truncate_text
 
 _MAX_BYTES = 1 << 20  # bytes of a file that are read to show a line of it
-_NAME_WORD = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
+_NAME_WORD = lazy_pattern.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 
 
 class FilePosition(NamedTuple):  # a file makes hundreds; a frozen dataclass takes three times as long to make
@@ -110,14 +111,14 @@ MAX_ITEMS = 10_000  # counted with aliases expanded
 YamlScalar = str | int | float | bool | None
 YamlPath = tuple[str | int, ...]
 
-_INT = re.compile(r"[-+]?[0-9]{1,18}")
-_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
-_JSON_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?")
+_INT = lazy_pattern.compile(r"[-+]?[0-9]{1,18}")
+_FLOAT = lazy_pattern.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+_JSON_NUMBER = lazy_pattern.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?")
 _WORDS = dict.fromkeys(("", "~", "null", "Null", "NULL")) | {
     "true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False
 }  # fmt: skip
 # Control characters are not allowed in a launch; surrogates cannot be encoded.
-_FORBIDDEN_CHARACTERS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+_FORBIDDEN_CHARACTERS = lazy_pattern.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 _make = tuple.__new__  # what a named tuple's constructor does, in half the time
 _STR_TAG = "tag:yaml.org,2002:str"
 

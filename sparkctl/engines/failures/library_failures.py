@@ -111,7 +111,7 @@ KERNEL_FAILURES = (
             "Arch Mismatch",
             "FlashInfer Internal Error: Unsupported",
             "nsupported ",
-            "nknown ",
+            *("nknown CUDA ", "nknown cuda ", "nknown GPU ", "nknown arch", "nknown SM version"),
             "o kernel",
             "o valid kernel",
             "o suitable kernel",
@@ -562,7 +562,13 @@ _CUDA_CALL_FAILURES = (
 )
 # By kind of a row in the table by which the kernel's own log is read: what each of its lines contains.
 _KERNEL_NEEDLES = {
-    "gpu-lost": ("fallen off the bus", "RmInitAdapter failed", "rm_init_adapter failed", "GPU is probably locked"),
+    "gpu-lost": (
+        "fallen off the bus",
+        "probe routine failed",
+        "RmInitAdapter failed",
+        "rm_init_adapter failed",
+        "GPU is probably locked",
+    ),
     "pcie": (": AER: ", ": PCIe Bus Error: ", ": DPC: containment event"),
     "network-card": ("mlx5_core ", "(mlx5_core)"),
     "hardware": ("[Hardware Error]: event severity: ",),
@@ -1163,7 +1169,7 @@ _ARGPARSE_ERROR = r"^[\w./ -]{1,80}: error: "
 
 ARGUMENT_FAILURES = (
     failure_rule(
-        _ARGPARSE_ERROR + r"(?P<what>ambiguous option: --?(?P<flag>[\w.-]+)\S* could match (?P<could>.*))",
+        _ARGPARSE_ERROR + r"(?P<what>ambiguous option: --?(?P<flag>[\w.-]++)\S*+ could match (?P<could>.*))",
         FailureCause.UNKNOWN_FLAG,
         "The engine has several flags that begin with --{flag}: {could}",
         "Write the full name of the one you mean instead of args.{flag}: {could}",
@@ -1191,7 +1197,7 @@ ARGUMENT_FAILURES = (
         change=ChangeDirection.REMOVE,
     ),
     failure_rule(
-        _ARGPARSE_ERROR + r"(?P<what>argument (?:-\w+/)?--?(?P<flag>[\w.-]+)\S*: .*)",
+        _ARGPARSE_ERROR + r"(?P<what>argument (?:-\w+/)?--?(?P<flag>[\w.-]++)\S*: .*)",
         FailureCause.BAD_VALUE,
         "The engine refused a flag's value: {what}",
         "Correct args.{flag}.",
