@@ -121,6 +121,14 @@ KERNEL_FAILURES = (
         on="image",
     ),
     failure_rule(
+        r"Runtime compute cap (?P<gpu>\d{2,3}) is not compatible with compile time compute cap (?P<built>\d{2,3})",
+        FailureCause.KERNEL_UNSUPPORTED,
+        "The image was built for GPUs of sm_{built}, and this one is sm_{gpu}.",
+        "Take the tag of this image that was built for this GPU (a GB10 is sm_121), or build it for that.",
+        needle="Runtime compute cap ",
+        on="image",
+    ),
+    failure_rule(
         r"out of resource: shared memory\b(?:, Required: (?P<wants>\d+)(?:, Hardware limit: (?P<limit>\d+))?)?",
         FailureCause.KERNEL_UNSUPPORTED,
         "A Triton kernel needs more shared memory for a block[ ({wants} bytes)] than this GPU has[: {limit}][ ({whose})].",
