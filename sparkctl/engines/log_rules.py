@@ -84,6 +84,7 @@ _MAX_MATCHED_CHARS = 4096  # characters in which a line says what is wrong; the 
 _PATTERN_DIGITS = lazy_pattern.compile(
     r"(?P<set>\[\^?\]?(?:\\.|[^\]\\]){0,200}\])|(?P<any>\\.|\{\d{0,9},?\d{0,9}\})|\d"
 )
+_PATTERN_MARKS = lazy_pattern.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\]){0,200}+\]|[|()]")
 _CLASS_DIGITS = lazy_pattern.compile(r"(?P<any>\\.|0-9)|\d-\d|\d")
 _GROUPED_NUMBER = lazy_pattern.compile(r"\d{1,3}(?:,\d{3})+")  # 1,806,336
 _MORE_WORDS = lazy_pattern.compile(r"\s*\w")
@@ -123,23 +124,12 @@ def _compile_search(pattern: str) -> Search:
 @cache
 def _split_alternatives(pattern: str) -> tuple[str, ...]:
     """Split a pattern at each ``|`` that is outside of groups and classes."""
-    parts, depth, start, is_class = [], 0, 0, False
-    at = 0
-    while at < len(pattern):
-        char = pattern[at]
-        if char == "\\":
-            at += 1
-        elif is_class:
-            is_class = char != "]"
-        elif char == "[":
-            is_class = True
-            at += 2 if pattern.startswith("^]", at + 1) else pattern.startswith(("]", "^"), at + 1)
-        elif char == "|" and not depth:
-            parts.append(pattern[start:at])
-            start = at + 1
-        else:
-            depth += (char == "(") - (char == ")")
-        at += 1
+    parts, depth, start = list[str](), 0, 0
+    for found in _PATTERN_MARKS.finditer(pattern):
+        if found[0] == "|" and not depth:
+            parts.append(pattern[start : found.start()])
+            start = found.end()
+        depth += (found[0] == "(") - (found[0] == ")")
     return (*parts, pattern[start:])
 
 
@@ -373,7 +363,8 @@ class RuleFinder:
         if "0" not in shape:
             return False
         rules = self.find_candidates(line)
-        others = (rule for needle, some in self._rules_by_digits.items() if needle in shape for rule in some)
+        by_digits = self._rules_by_digits
+        others = (rule for needle in filter(shape.__contains__, by_digits) for rule in by_digits[needle])
         return any(self._matches_with_any_digits(rule, line) for each in (rules, others) for rule in each)
 
     def _matches_with_any_digits(self, rule: FailureRule, line: str) -> bool:
@@ -436,41 +427,45 @@ class RuleFinder:
 
 # Of the rules of all engines that have read a line so far: most are common to all, and all read the first lines of a log.
 _needles_by_gram: dict[int, list[str]] = {}
+_short_needles: list[str] = []  # of one gram
 _known_needles: set[str] = set()
 
 
 def _add_needles(needles: Iterable[str]) -> None:
-    """Index needles by a rare gram: a line without it holds none of them."""
+    """Index needles by two grams side by side: at an even place of a line stands one of them, or the line has no such needle."""
     new = [needle for needle in needles if needle not in _known_needles]
     _known_needles.update(new)
     for needle in new:
-        _needles_by_gram.setdefault(_choose_gram(needle), []).append(needle)
+        if len(needle) == _GRAM_CHARS:
+            _short_needles.append(needle)
+            continue
+        for gram in _choose_grams(needle):
+            _needles_by_gram.setdefault(gram, []).append(needle)
     _find_needles.cache_clear()
 
 
 @lru_cache(_MAX_PREFIXES)
 def _find_needles(line: str) -> list[str]:
-    """Return the needles in a line."""
-    grams = _needles_by_gram.keys() & _list_grams(line)
-    return [needle for gram in grams for needle in _needles_by_gram[gram] if needle in line]
+    """Return the needles in a line, some of them twice."""
+    data = line.encode("latin-1", "replace")
+    grams = {gram for start in (0, 2) for gram in filter(_needles_by_gram.__contains__, _read_grams(data, start))}
+    found = [needle for gram in grams for needle in _needles_by_gram[gram] if needle in line]
+    return [*found, *filter(line.__contains__, _short_needles)]
 
 
-def _list_grams(text: str) -> set[int]:
-    """Return each run of `_GRAM_CHARS` characters in a text, as the number that its bytes make; a character beyond Latin-1 counts
-    as a question mark."""
-    data, grams = text.encode("latin-1", "replace"), set[int]()
-    for start in range(_GRAM_CHARS):
-        grams.update(array("I", data[start : len(data) - (len(data) - start) % _GRAM_CHARS]))
-    return grams
+def _read_grams(data: bytes, start: int) -> array[int]:
+    """Return the runs of `_GRAM_CHARS` characters that follow each other from a place on, each as the number that its bytes make; a
+    character beyond Latin-1 counts as a question mark."""
+    return array("I", data[start : len(data) - (len(data) - start) % _GRAM_CHARS])
 
 
-def _choose_gram(needle: str) -> int:
-    """Return a rare gram of a needle."""
-    costs, last = needle.encode("latin-1", "replace").translate(_LETTER_COSTS), len(needle) - _GRAM_CHARS
+def _choose_grams(needle: str) -> Iterable[int]:
+    """Return two rare grams of a needle, the second one a character behind the first."""
+    data, last = needle.encode("latin-1", "replace"), len(needle) - _GRAM_CHARS - 1
+    costs = data.translate(_LETTER_COSTS)
     places = (0, last // 3, last * 2 // 3, last)  # to weigh every place takes longer than it gains
-    place = min(places, key=lambda at: sum(costs[at : at + _GRAM_CHARS]))
-    (gram,) = _list_grams(needle[place : place + _GRAM_CHARS])
-    return gram
+    place = min(places, key=lambda at: sum(costs[at : at + _GRAM_CHARS + 1]))
+    return array("I", data[place : place + _GRAM_CHARS] + data[place + 1 : place + 1 + _GRAM_CHARS])
 
 
 _LETTER_COSTS = bytes(
@@ -555,7 +550,7 @@ class LogRules:
                 return False
             line, shape = stripped, shape.lstrip()
         errors = list_quoted_errors(line[:_MAX_MATCHED_CHARS])
-        if any(self._finder.depends_on_digits(one, one.translate(DIGITS_TO_ZERO)) for one in errors):
+        if errors and any(self._finder.depends_on_digits(one, one.translate(DIGITS_TO_ZERO)) for one in errors):
             return True
         return self._finder.depends_on_digits(line[:_MAX_MATCHED_CHARS], shape[:_MAX_MATCHED_CHARS])
 
@@ -608,19 +603,20 @@ class LogRules:
         return None
 
 
-def list_quoted_errors(line: str) -> list[str]:
+@lru_cache(_MAX_PREFIXES)
+def list_quoted_errors(line: str) -> tuple[str, ...]:
     """Return the errors that a line may tell of others, each as the last line of a traceback; empty if it tells none."""
     found = _TELLS_ERROR.match(line)
     if found is None:
-        if not any(one in line for one in _MAY_TELL_CLASS) or _ONLY_TRIED.search(line):
-            return []
+        if not any(map(line.__contains__, _MAY_TELL_CLASS)) or _ONLY_TRIED.search(line):
+            return ()
         passed_on = _WRAPPERS.match(line)
-        return [] if passed_on is None else [line[passed_on.end() :]]
+        return () if passed_on is None else (line[passed_on.end() :],)
     named, quoted = _TOLD_CLASS.search(line), _TOLD_REPR.search(line)
     errors = [] if named is None else [named[0]]
     if quoted is not None:
         errors.append(f"{quoted['name']}: {quoted['what']}")
-    return [*errors, f"RuntimeError: {found['what'].lstrip(' :])').rstrip(' |')}"]
+    return (*errors, f"RuntimeError: {found['what'].lstrip(' :])').rstrip(' |')}")
 
 
 def _strip_indentation(line: str) -> str | None:

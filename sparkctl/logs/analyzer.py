@@ -192,7 +192,8 @@ def has_consequences(of: EvidenceLine, failures: Iterable[EvidenceLine]) -> bool
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+# Nobody changes it; it is not frozen because one is made for each new line (see `LogLine`).
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class LineContent:
     """What a line says, whatever stands around it. ``text``: as the engines read it; ``plain``: without the frame of an
     ``ExceptionGroup``; ``level``: its own; ``is_answer``: the code that answers a single request wrote it;
@@ -310,7 +311,7 @@ _MAX_CHAIN_LINES = 6  # lines from one exception to the next traceback of the sa
 _LATER_STAGE = lazy_pattern.compile(r"(?<![A-Za-z])PP[1-9]")  # in the name of a process: of pipeline parallelism
 # What stands where an excerpt was cut.
 _CUT_MARK = lazy_pattern.compile(
-    r"[\s.…]{0,20}(?:[\[(<]{0,2}(?:\.{2,3}|…)? ?(?:[Tt]runcated|TRUNCATED|snip|cut|omitted)\b[^\])>]{0,60}[\])>]{0,2})?[\s.…]{0,20}$"
+    r"[\s.…]{0,20}+(?:[\[(<]{0,2}(?:\.{2,3}|…)? ?(?:[Tt]runcated|TRUNCATED|snip|cut|omitted)\b[^\])>]{0,60}[\])>]{0,2})?[\s.…]{0,20}$"
 )
 _MAX_BANNER_TAIL_LINES = 12  # lines of an image's banner after its warning
 _MAX_TAIL_LINES = 6  # lines of cleanup that may follow the last error
@@ -395,7 +396,8 @@ class LogAnalyzer:
     _listens_at: int = 0  # the line with which an unknown program began to take requests
 
     def __post_init__(self) -> None:
-        self.is_ready_line = _compile_ready_line(self.ready.line) if self.ready.line else None
+        is_own = self.ready.line == self.engine.defaults.ready_line
+        self.is_ready_line = _compile_ready_line(self.ready.line, is_own=is_own) if self.ready.line else None
         self.ready_line_seen = self.ready.line is None
 
     def feed_lines(self, lines: Iterable[LogLine]) -> bool:
@@ -748,7 +750,8 @@ class LogAnalyzer:
             and self.phase is not Phase.STARTING
         ):
             self._latest, self._standstills = (line.number, text), 0
-            self._count_ordinary_line(line, content)
+            if self.is_unknown:
+                self._count_ordinary_line(line, content)
             if not self.ready_line_seen:
                 self._note_readiness(line, text)
             if content.signal is not None:
@@ -1100,10 +1103,12 @@ class LogAnalyzer:
 
     def _rename_draft_step(self, step: Step) -> Step:
         """Return what loads a second model, once the first one has its KV cache, as a step of the draft model."""
-        is_in_draft, is_second = self.step is not None and self.step.name == "draft", self._times.has_step("kv-cache")
-        if step.name == "weights" and (is_in_draft or (is_second and step.fraction is None)):
-            return replace(step, name="draft")
-        return replace(step, name="draft") if is_in_draft and is_second and step.name in _SECOND_LOAD_STEPS else step
+        is_in_draft = self.step is not None and self.step.name == "draft"
+        if step.name == "weights":
+            is_of_draft = is_in_draft or (step.fraction is None and self._times.has_step("kv-cache"))
+        else:
+            is_of_draft = is_in_draft and step.name in _SECOND_LOAD_STEPS and self._times.has_step("kv-cache")
+        return replace(step, name="draft") if is_of_draft else step
 
     def _is_late_progress(self, step: Step) -> bool:
         """Tell whether a progress bar belongs to a finished part: stderr and stdout are not synchronous."""
@@ -1277,7 +1282,10 @@ def _list_turning_points(signs: LogSignature) -> tuple[str, ...]:
 
 
 @cache
-def _compile_ready_line(pattern: str) -> Callable[[str], object]:
+def _compile_ready_line(pattern: str, *, is_own: bool) -> Callable[[str], object]:
+    """Return a search for a ready line. ``is_own``: it is the engine's, not a profile's, whose running time has to be limited."""
+    if is_own:
+        return lru_cache(_MAX_KNOWN_LINES)(lazy_pattern.compile(pattern).search)
     found = compile_bounded(pattern)
     return lru_cache(_MAX_KNOWN_LINES)(found.searched.search if found.longest >= MAX_LINE_LENGTH else found.search)
 

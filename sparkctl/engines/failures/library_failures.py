@@ -111,13 +111,21 @@ KERNEL_FAILURES = (
             "Arch Mismatch",
             "FlashInfer Internal Error: Unsupported",
             "nsupported ",
-            "nknown ",
+            *("nknown CUDA ", "nknown cuda ", "nknown GPU ", "nknown arch", "nknown SM version"),
             "o kernel",
             "o valid kernel",
             "o suitable kernel",
             "not supported on this",
             "No operator found for `memory",
         ),
+        on="image",
+    ),
+    failure_rule(
+        r"Runtime compute cap (?P<gpu>\d{2,3}) is not compatible with compile time compute cap (?P<built>\d{2,3})",
+        FailureCause.KERNEL_UNSUPPORTED,
+        "The image was built for GPUs of sm_{built}, and this one is sm_{gpu}.",
+        "Take the tag of this image that was built for this GPU (a GB10 is sm_121), or build it for that.",
+        needle="Runtime compute cap ",
         on="image",
     ),
     failure_rule(
@@ -1161,7 +1169,7 @@ _ARGPARSE_ERROR = r"^[\w./ -]{1,80}: error: "
 
 ARGUMENT_FAILURES = (
     failure_rule(
-        _ARGPARSE_ERROR + r"(?P<what>ambiguous option: --?(?P<flag>[\w.-]+)\S* could match (?P<could>.*))",
+        _ARGPARSE_ERROR + r"(?P<what>ambiguous option: --?(?P<flag>[\w.-]++)\S*+ could match (?P<could>.*))",
         FailureCause.UNKNOWN_FLAG,
         "The engine has several flags that begin with --{flag}: {could}",
         "Write the full name of the one you mean instead of args.{flag}: {could}",
@@ -1189,7 +1197,7 @@ ARGUMENT_FAILURES = (
         change=ChangeDirection.REMOVE,
     ),
     failure_rule(
-        _ARGPARSE_ERROR + r"(?P<what>argument (?:-\w+/)?--?(?P<flag>[\w.-]+)\S*: .*)",
+        _ARGPARSE_ERROR + r"(?P<what>argument (?:-\w+/)?--?(?P<flag>[\w.-]++)\S*: .*)",
         FailureCause.BAD_VALUE,
         "The engine refused a flag's value: {what}",
         "Correct args.{flag}.",

@@ -191,7 +191,7 @@ HOST_MEMORY_FAILURES = (
         needle="slurmstepd: error: Detected ",
     ),
     failure_rule(
-        _KERNEL_LOG_PREFIX + r"oom-kill:constraint=(?P<which>\w+).*?task=(?P<name>[^,]{0,80}),pid=(?P<pid>\d+)",
+        _KERNEL_LOG_PREFIX + r"oom-kill:constraint=(?P<which>\w{1,40}).*?task=(?P<name>[^,]{0,80}),pid=(?P<pid>\d+)",
         FailureCause.HOST_OOM_KILL,
         "The kernel's OOM killer ended {name} (process {pid}).",
         "The machine, or the container's limit, ran out of memory: let the model use less memory, or stop what else holds it.",
