@@ -261,6 +261,8 @@ def _describe_slowness(one: FoundPattern, sizes: tuple[int, ...] = SIZES) -> str
         for begin, repeated in hostile_pieces(one.pattern.pattern, one.pattern.flags):
             for method in sorted(one.methods):
                 for size in sizes:
+                    if size < min(4 * len(begin + repeated), sizes[-1]):  # it would hardly be repeated
+                        continue
                     # By the clock on the wall: no shorter than CPU time, and finer.
                     took = _measure_seconds(one, method, begin, repeated, size, time.perf_counter)
                     if took > TOO_SHORT and _grows_too_fast(one, method, begin, repeated, size, took):
