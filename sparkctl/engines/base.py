@@ -16,6 +16,7 @@ from sparkctl.model.engine_metrics import EngineFact, EngineFactName, EngineMetr
 from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.node import LEAST_TOTAL_BYTES
 from sparkctl.model.phase import Phase, Step
+from sparkctl.model.text import lazy_pattern
 from sparkctl.model.text.sanitize import truncate_text
 from sparkctl.model.text.units import GIB, parse_size
 from sparkctl.model.verdict import ChangeDirection, Confidence, FailureCause
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 HUB_CACHE = "~/.cache/huggingface"
 HUB_CACHE_TARGET = "/root/.cache/huggingface"
-HUB_ID_PATTERN = re.compile(r"[\w.-]+/[\w.-]+(?::[\w.-]+)?")
+HUB_ID_PATTERN = lazy_pattern.compile(r"[\w.-]+/[\w.-]+(?::[\w.-]+)?")
 # Keys of a recipe's defaults and their flags, for the engines whose flags have the same names.
 COMMON_RECIPE_FLAGS = {
     "host": "--host",
@@ -184,14 +185,14 @@ _DRAFT_MODEL_METHODS = (
 _DRIVER_OUT_OF_MEMORY = "AcceleratorError: CUDA error: out of memory"
 # Speculative decoding is known for these: github.com/vllm-project/vllm/issues/44734, Blackwellboy/model-serving-minefield 28, 120.
 _DRAFT_SUSPECTS = (FailureCause.WEDGED, FailureCause.GPU_FAULT)
-_TOTAL_CAPACITY = re.compile(r"total capacity of (?P<gib>[\d.]+) GiB")
-_ASKED_AND_FREE = re.compile(
+_TOTAL_CAPACITY = lazy_pattern.compile(r"total capacity of (?P<gib>[\d.]+) GiB")
+_ASKED_AND_FREE = lazy_pattern.compile(
     r"Tried to allocate (?P<asked>\d+(?:\.\d+)? [KMG]iB)\b.{0,200}? of which (?P<free>\d+(?:\.\d+)? [KMG]iB) is free"
     r"(?:\. (?P<allowed>\d+(?:\.\d+)? [KMG]iB) allowed;)?"
 )
 _PLENTY = 2  # times what was asked for, and 1 GiB more: torch asks the driver for more than a small tensor needs
 _TWO_SIZES, _MOST_RANKS = (
-    re.compile(r"size of tensor a \((\d{1,9})\) must match the size of tensor b \((\d{1,9})\)"),
+    lazy_pattern.compile(r"size of tensor a \((\d{1,9})\) must match the size of tensor b \((\d{1,9})\)"),
     16,
 )
 _MAX_LINE_CHARS = 400  # characters of a line that fit into a sentence

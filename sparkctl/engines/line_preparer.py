@@ -6,6 +6,7 @@ import re
 from functools import lru_cache
 
 from sparkctl.model.lazy_dataclass import dataclass
+from sparkctl.model.text import lazy_pattern
 from sparkctl.model.text.sanitize import sanitize_line
 
 # SGLang writes 9,000 characters of draft settings into its settings line; nothing beyond this limit is recognised. The
@@ -14,7 +15,7 @@ MAX_LINE_LENGTH = 12_288
 _KNOWN_TEXTS = 4096  # an engine that restarts again and again repeats its lines
 
 VALIDATION_MESSAGES = ("  Value error, ", "  Assertion failed, ")  # pydantic's, below the name of what is not valid
-_LOG_PREFIX = re.compile(
+_LOG_PREFIX = lazy_pattern.compile(
     # vLLM: (APIServer pid=1), (Worker_TP0 pid=7), formerly (VllmWorker rank=0 pid=7); Ray adds the address
     r"\((?:[\w-]{1,40} ){0,3}(?:\w++=[\w.:]++,? ?)++\) ?"
     r"|\((?:EngineCore|APIServer|Worker)(?:_\w{1,12}){0,2}\) (?=[A-Z])"  # where a paste left the number out
@@ -58,9 +59,9 @@ _INNER_NAME_PATTERN = (
     r"(?:\[?[A-Za-z][\w./-]{0,40}\]?:? ){1,3}(?=\((?:[\w-]{1,40} ){0,3}(?:pid|rank|ip)=|(?:DEBUG|INFO|WARNING|ERROR|CRITICAL)(?::\s| \d\d-\d\d )"
     r"|\[\d{4}-\d\d-\d\d \d\d:)"
 )
-_INNER_NAME = re.compile(_INNER_NAME_PATTERN)
+_INNER_NAME = lazy_pattern.compile(_INNER_NAME_PATTERN)
 _LAUNCHER_CHARS = 40
-_LAUNCHER = re.compile(
+_LAUNCHER = lazy_pattern.compile(
     r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d{1,9})? - (?:DEBUG|INFO|WARNING|ERROR|CRITICAL) - "
     + _INNER_NAME_PATTERN
 )
@@ -199,7 +200,7 @@ class ProgressBarState:
     rest: str = ""
 
 
-_PROGRESS_BAR = re.compile(
+_PROGRESS_BAR = lazy_pattern.compile(
     r"(?P<title>[^|%]{0,200}?):\s+(?P<percent>\d{1,3})%(?: Completed \| |\|[^|]{0,400}\| )"
     r"(?P<done>[\d.]+[kMGTP]?)/(?P<total>[\d.]+[kMGTP]?) \[(?:[^\[\]]{0,120}\] ?)?"
 )

@@ -14,6 +14,7 @@ from sparkctl.engines.line_preparer import parse_progress_bar, strip_log_prefix
 from sparkctl.model.engine_metrics import EngineFact, EngineFactName
 from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.phase import Phase, Step
+from sparkctl.model.text import lazy_pattern
 from sparkctl.model.text.sanitize import truncate_text
 from sparkctl.model.verdict import ChangeDirection, FailureCause
 
@@ -39,7 +40,9 @@ EXCEPTION_LINE = (
 # The characters of a needle by which it is looked for in a line (a gram); every needle has as many.
 _GRAM_CHARS = 4
 # Words with which messages of all kinds begin, and how many characters more show a certain one.
-_ANY_FAILURE = re.compile(r"^.{0,6}?(?:ailed to|ould not|annot|nable to|rror|\bnot|nsupported)\b:? ?", re.IGNORECASE)
+_ANY_FAILURE = lazy_pattern.compile(
+    r"^.{0,6}?(?:ailed to|ould not|annot|nable to|rror|\bnot|nsupported)\b:? ?", re.IGNORECASE
+)
 _MIN_OWN_CHARS = 8
 _MIN_CUT_NEEDLE_CHARS, _MAX_NEEDLE_CHARS = 12, 80  # by which a needle is known whose rest is cut off with the line
 _REPEATED_START = "future: <Task "  # asyncio, before the traceback of a task that failed
@@ -55,11 +58,11 @@ _MESSAGE_STARTS = (_CPP_MESSAGE, _DRIVER_MESSAGE, "ptxas ", *_TABLE_ROWS)
 _MAX_KNOWN_LINES = 4096
 _MAX_PREFIXES = 8  # of the last lines: all rules look at one line, then at the next
 _NOT_KNOWN = LineSignal()
-_OPTIONAL_PART = re.compile(r"\[([^\[\]]*)\]")
+_OPTIONAL_PART = lazy_pattern.compile(r"\[([^\[\]]*)\]")
 _MAX_GROUP_CHARS = 400  # characters of a captured group that fit into a sentence
-_GROUP_NAME = re.compile(r"\{(\w+)\}")
+_GROUP_NAME = lazy_pattern.compile(r"\{(\w+)\}")
 # An error that is told by another one: by C++, Go, a script, the cell of a table. It is read where no rule knows the line itself.
-_TELLS_ERROR = re.compile(
+_TELLS_ERROR = lazy_pattern.compile(
     r"(?:what\(\): +|future: <Task |(?:\[\w{1,20}\])?\[(?:ERROR|FATAL)\] |Assertion failed: "
     r"|time=\S{1,40} level=ERROR .{0,300}?\berr(?:or)?=\"?|[\w.-]{1,60} +\| +\d{1,6} +\| +UNAVAILABLE: |[\[(]? ?(?:[Ee]rror|ERROR|[Ff]atal"
     r"|FATAL|CRITICAL|[Pp]anic"
@@ -68,18 +71,23 @@ _TELLS_ERROR = re.compile(
 )
 # Wrappers that pass an error on, each with some words ("launcher: the engine exited: OSError: x"); a sentence is a model's own text.
 _MAY_TELL_CLASS = ("Error: ", "Exception: ")
-_WRAPPERS = re.compile(
+_WRAPPERS = lazy_pattern.compile(
     r"(?:[\w./@\[\]-]{1,60}(?: [\w./-]{1,30}){0,3}: {1,4}){1,3}(?=(?:[A-Za-z_]\w{0,60}\.){0,6}[A-Z]\w{1,60}(?:Error|Exception): \S)"
 )
-_ONLY_TRIED = re.compile(r"(?i:warn|ignor|skip|retry|fall|optional|disabl)")
-_TOLD_CLASS = re.compile(r"(?<![\w.'\"])(?:[A-Za-z_]\w{0,60}\.){0,6}[A-Z]\w{1,60}(?:Error|Exception): \S.*")
-_TOLD_REPR = re.compile(r"(?P<name>\b[A-Z]\w{1,60}(?:Error|Exception))\((?P<mark>['\"])(?P<what>.{1,1000}?)(?P=mark)")
+_ONLY_TRIED = lazy_pattern.compile(r"(?i:warn|ignor|skip|retry|fall|optional|disabl)")
+_TOLD_CLASS = lazy_pattern.compile(r"(?<![\w.'\"])(?:[A-Za-z_]\w{0,60}\.){0,6}[A-Z]\w{1,60}(?:Error|Exception): \S.*")
+_TOLD_REPR = lazy_pattern.compile(
+    r"(?P<name>\b[A-Z]\w{1,60}(?:Error|Exception))\((?P<mark>['\"])(?P<what>.{1,1000}?)(?P=mark)"
+)
 _MAX_MATCHED_CHARS = 4096  # characters in which a line says what is wrong; the rest lists the valid values
 # In a pattern: a class of characters, what stands for any digit or counts, and a certain digit.
-_PATTERN_DIGITS = re.compile(r"(?P<set>\[\^?\]?(?:\\.|[^\]\\]){0,200}\])|(?P<any>\\.|\{\d{0,9},?\d{0,9}\})|\d")
-_CLASS_DIGITS = re.compile(r"(?P<any>\\.|0-9)|\d-\d|\d")
-_GROUPED_NUMBER = re.compile(r"\d{1,3}(?:,\d{3})+")  # 1,806,336
-_MORE_WORDS = re.compile(r"\s*\w")
+_PATTERN_DIGITS = lazy_pattern.compile(
+    r"(?P<set>\[\^?\]?(?:\\.|[^\]\\]){0,200}\])|(?P<any>\\.|\{\d{0,9},?\d{0,9}\})|\d"
+)
+_PATTERN_MARKS = lazy_pattern.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\]){0,200}+\]|[|()]")
+_CLASS_DIGITS = lazy_pattern.compile(r"(?P<any>\\.|0-9)|\d-\d|\d")
+_GROUPED_NUMBER = lazy_pattern.compile(r"\d{1,3}(?:,\d{3})+")  # 1,806,336
+_MORE_WORDS = lazy_pattern.compile(r"\s*\w")
 
 MatchGroups = Mapping[str, str]
 # A line's shape: every digit is a 0, so that lines that differ in their figures have the same.
@@ -116,23 +124,12 @@ def _compile_search(pattern: str) -> Search:
 @cache
 def _split_alternatives(pattern: str) -> tuple[str, ...]:
     """Split a pattern at each ``|`` that is outside of groups and classes."""
-    parts, depth, start, is_class = [], 0, 0, False
-    at = 0
-    while at < len(pattern):
-        char = pattern[at]
-        if char == "\\":
-            at += 1
-        elif is_class:
-            is_class = char != "]"
-        elif char == "[":
-            is_class = True
-            at += 2 if pattern.startswith("^]", at + 1) else pattern.startswith(("]", "^"), at + 1)
-        elif char == "|" and not depth:
-            parts.append(pattern[start:at])
-            start = at + 1
-        else:
-            depth += (char == "(") - (char == ")")
-        at += 1
+    parts, depth, start = list[str](), 0, 0
+    for found in _PATTERN_MARKS.finditer(pattern):
+        if found[0] == "|" and not depth:
+            parts.append(pattern[start : found.start()])
+            start = found.end()
+        depth += (found[0] == "(") - (found[0] == ")")
     return (*parts, pattern[start:])
 
 
@@ -155,7 +152,7 @@ _OTHER_GPU_TOOLS = {
     "gpu_trace": "the runtime's own variable for it (HIP: env.AMD_SERIALIZE_KERNEL: 3)",
     "gpu_report": "what the driver says",
 }
-_OTHER_RUNTIME = re.compile(
+_OTHER_RUNTIME = lazy_pattern.compile(
     r"HIP|hip[EA]|/hip/|ROCm|roc[bd]|HSA_|GPU node-|NRT_|Neuron|MUSA|XPU|UR_RESULT|ZE_RESULT|PI_ERROR|vk::|VK_ERROR|Vulkan"
 )
 
@@ -366,7 +363,8 @@ class RuleFinder:
         if "0" not in shape:
             return False
         rules = self.find_candidates(line)
-        others = (rule for needle, some in self._rules_by_digits.items() if needle in shape for rule in some)
+        by_digits = self._rules_by_digits
+        others = (rule for needle in filter(shape.__contains__, by_digits) for rule in by_digits[needle])
         return any(self._matches_with_any_digits(rule, line) for each in (rules, others) for rule in each)
 
     def _matches_with_any_digits(self, rule: FailureRule, line: str) -> bool:
@@ -429,41 +427,45 @@ class RuleFinder:
 
 # Of the rules of all engines that have read a line so far: most are common to all, and all read the first lines of a log.
 _needles_by_gram: dict[int, list[str]] = {}
+_short_needles: list[str] = []  # of one gram
 _known_needles: set[str] = set()
 
 
 def _add_needles(needles: Iterable[str]) -> None:
-    """Index needles by a rare gram: a line without it holds none of them."""
+    """Index needles by two grams side by side: at an even place of a line stands one of them, or the line has no such needle."""
     new = [needle for needle in needles if needle not in _known_needles]
     _known_needles.update(new)
     for needle in new:
-        _needles_by_gram.setdefault(_choose_gram(needle), []).append(needle)
+        if len(needle) == _GRAM_CHARS:
+            _short_needles.append(needle)
+            continue
+        for gram in _choose_grams(needle):
+            _needles_by_gram.setdefault(gram, []).append(needle)
     _find_needles.cache_clear()
 
 
 @lru_cache(_MAX_PREFIXES)
 def _find_needles(line: str) -> list[str]:
-    """Return the needles in a line."""
-    grams = _needles_by_gram.keys() & _list_grams(line)
-    return [needle for gram in grams for needle in _needles_by_gram[gram] if needle in line]
+    """Return the needles in a line, some of them twice."""
+    data = line.encode("latin-1", "replace")
+    grams = {gram for start in (0, 2) for gram in filter(_needles_by_gram.__contains__, _read_grams(data, start))}
+    found = [needle for gram in grams for needle in _needles_by_gram[gram] if needle in line]
+    return [*found, *filter(line.__contains__, _short_needles)]
 
 
-def _list_grams(text: str) -> set[int]:
-    """Return each run of `_GRAM_CHARS` characters in a text, as the number that its bytes make; a character beyond Latin-1 counts
-    as a question mark."""
-    data, grams = text.encode("latin-1", "replace"), set[int]()
-    for start in range(_GRAM_CHARS):
-        grams.update(array("I", data[start : len(data) - (len(data) - start) % _GRAM_CHARS]))
-    return grams
+def _read_grams(data: bytes, start: int) -> array[int]:
+    """Return the runs of `_GRAM_CHARS` characters that follow each other from a place on, each as the number that its bytes make; a
+    character beyond Latin-1 counts as a question mark."""
+    return array("I", data[start : len(data) - (len(data) - start) % _GRAM_CHARS])
 
 
-def _choose_gram(needle: str) -> int:
-    """Return a rare gram of a needle."""
-    costs, last = needle.encode("latin-1", "replace").translate(_LETTER_COSTS), len(needle) - _GRAM_CHARS
+def _choose_grams(needle: str) -> Iterable[int]:
+    """Return two rare grams of a needle, the second one a character behind the first."""
+    data, last = needle.encode("latin-1", "replace"), len(needle) - _GRAM_CHARS - 1
+    costs = data.translate(_LETTER_COSTS)
     places = (0, last // 3, last * 2 // 3, last)  # to weigh every place takes longer than it gains
-    place = min(places, key=lambda at: sum(costs[at : at + _GRAM_CHARS]))
-    (gram,) = _list_grams(needle[place : place + _GRAM_CHARS])
-    return gram
+    place = min(places, key=lambda at: sum(costs[at : at + _GRAM_CHARS + 1]))
+    return array("I", data[place : place + _GRAM_CHARS] + data[place + 1 : place + 1 + _GRAM_CHARS])
 
 
 _LETTER_COSTS = bytes(
@@ -548,7 +550,7 @@ class LogRules:
                 return False
             line, shape = stripped, shape.lstrip()
         errors = list_quoted_errors(line[:_MAX_MATCHED_CHARS])
-        if any(self._finder.depends_on_digits(one, one.translate(DIGITS_TO_ZERO)) for one in errors):
+        if errors and any(self._finder.depends_on_digits(one, one.translate(DIGITS_TO_ZERO)) for one in errors):
             return True
         return self._finder.depends_on_digits(line[:_MAX_MATCHED_CHARS], shape[:_MAX_MATCHED_CHARS])
 
@@ -601,19 +603,20 @@ class LogRules:
         return None
 
 
-def list_quoted_errors(line: str) -> list[str]:
+@lru_cache(_MAX_PREFIXES)
+def list_quoted_errors(line: str) -> tuple[str, ...]:
     """Return the errors that a line may tell of others, each as the last line of a traceback; empty if it tells none."""
     found = _TELLS_ERROR.match(line)
     if found is None:
-        if not any(one in line for one in _MAY_TELL_CLASS) or _ONLY_TRIED.search(line):
-            return []
+        if not any(map(line.__contains__, _MAY_TELL_CLASS)) or _ONLY_TRIED.search(line):
+            return ()
         passed_on = _WRAPPERS.match(line)
-        return [] if passed_on is None else [line[passed_on.end() :]]
+        return () if passed_on is None else (line[passed_on.end() :],)
     named, quoted = _TOLD_CLASS.search(line), _TOLD_REPR.search(line)
     errors = [] if named is None else [named[0]]
     if quoted is not None:
         errors.append(f"{quoted['name']}: {quoted['what']}")
-    return [*errors, f"RuntimeError: {found['what'].lstrip(' :])').rstrip(' |')}"]
+    return (*errors, f"RuntimeError: {found['what'].lstrip(' :])').rstrip(' |')}")
 
 
 def _strip_indentation(line: str) -> str | None:

@@ -6,7 +6,6 @@ Only the operator can read the files (0600 in a 0700 directory); secrets are mas
 
 from __future__ import annotations
 
-import calendar
 import glob
 import json
 import os
@@ -271,6 +270,8 @@ def _prune_folder(folder: Path) -> None:
 
 def _next_stamp(folder: Path) -> str:
     """Return the time for a new file's name: later than that of every other file, even if the clock was set back."""
+    import calendar  # with locale, 10 ms
+
     now = int(time.time())
     latest = max((path.name[:_STAMP_CHARS] for path in folder.glob("*") if _STAMPED_NAME.match(path.name)), default="")
     with suppress(ValueError, OverflowError):

@@ -8,7 +8,6 @@ of a start and its container, by `rank_verdict` from the logs of several ranks. 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
 from dataclasses import field, replace
 from functools import cache, lru_cache
@@ -43,7 +42,6 @@ from sparkctl.logs.line_patterns import (
     RELOADS,
     REQUEST_ERROR,
     REQUEST_HANDLER,
-    REQUEST_MARK,
     SELF_KILLS,
     SHUTDOWN_PHRASES,
     STARTUP_ONLY_CAUSES,
@@ -62,15 +60,18 @@ from sparkctl.logs.line_patterns import (
     looks_like_error,
     may_hold_duration,
     parse_log_time,
+    says_it_ends,
     says_it_goes_on,
+    says_it_listens,
     says_it_tries_again,
     strip_group_frame,
     tells_exit_status,
 )
 from sparkctl.model.engine_metrics import EngineFact, EngineFactName, StatsLineKind
-from sparkctl.model.launch_plan import ReadinessRule
+from sparkctl.model.launch_plan import REQUEST_MARK, ReadinessRule
 from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.phase import Phase, PhaseDuration, Step
+from sparkctl.model.text import lazy_pattern
 from sparkctl.model.text.bounded_pattern import compile_bounded
 from sparkctl.model.text.log_line import LogLine
 from sparkctl.model.text.sanitize import sanitize_line, truncate_text
@@ -192,7 +193,8 @@ def has_consequences(of: EvidenceLine, failures: Iterable[EvidenceLine]) -> bool
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+# Nobody changes it; it is not frozen because one is made for each new line (see `LogLine`).
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class LineContent:
     """What a line says, whatever stands around it. ``text``: as the engines read it; ``plain``: without the frame of an
     ``ExceptionGroup``; ``level``: its own; ``is_answer``: the code that answers a single request wrote it;
@@ -215,6 +217,7 @@ class LineContent:
     may_be_traceback: bool
     is_error: bool
     may_be_duration: bool
+    listens: bool
     tries_again: bool
     is_plain: bool
     signal: LineSignal | None
@@ -301,6 +304,7 @@ _SURVIVED_TOKEN_LINES = 2
 # does), and how many such lines count as much as one record of a log: what is posted with a failure has some text after it, but
 # hardly any records.
 _WENT_ON_LINES, _WENT_ON_LINES_FATAL, _RECORD_LINES = 40, 200, 4
+_AT_WORK_LINES = 8  # after the one with which an unknown program began to take requests
 _MAX_BANNER_LINES = 40  # lines between an engine's name with its version and its settings, at most
 _MAX_FORGIVEN_LINES = 8  # lines in which a program may say what failed before it says that it tries again
 _MAX_HEAD_CHARS = 200  # of a line as the log has it, in which its prefixes stand
@@ -308,12 +312,12 @@ _MIN_TEXT_CHARS = 20  # by which the end of the prefixes is found
 _MAX_CHAIN_LINES = 6  # lines from one exception to the next traceback of the same error
 # In the name of a process: a later stage of pipeline parallelism, and one of the ranks that share each tensor.
 _LATER_STAGE, _ONE_OF_RANKS = (
-    re.compile(r"(?<![A-Za-z])PP[1-9]"),
-    re.compile(r"(?<![A-Za-z])(?:TP[1-9]|rank=\d)|Worker_TP\d"),
+    lazy_pattern.compile(r"(?<![A-Za-z])PP[1-9]"),
+    lazy_pattern.compile(r"(?<![A-Za-z])(?:TP[1-9]|rank=\d)|Worker_TP\d"),
 )
 # What stands where an excerpt was cut.
-_CUT_MARK = re.compile(
-    r"[\s.…]{0,20}(?:[\[(<]{0,2}(?:\.{2,3}|…)? ?(?:[Tt]runcated|TRUNCATED|snip|cut|omitted)\b[^\])>]{0,60}[\])>]{0,2})?[\s.…]{0,20}$"
+_CUT_MARK = lazy_pattern.compile(
+    r"[\s.…]{0,20}+(?:[\[(<]{0,2}(?:\.{2,3}|…)? ?(?:[Tt]runcated|TRUNCATED|snip|cut|omitted)\b[^\])>]{0,60}[\])>]{0,2})?[\s.…]{0,20}$"
 )
 _MAX_BANNER_TAIL_LINES = 12  # lines of an image's banner after its warning
 _MAX_TAIL_LINES = 6  # lines of cleanup that may follow the last error
@@ -395,9 +399,11 @@ class LogAnalyzer:
     _is_request_traceback: bool = False
     _ends_itself: bool = False
     _ready_at: int = 0  # the line with which it became ready
+    _listens_at: int = 0  # the line with which an unknown program began to take requests
 
     def __post_init__(self) -> None:
-        self.is_ready_line = _compile_ready_line(self.ready.line) if self.ready.line else None
+        is_own = self.ready.line == self.engine.defaults.ready_line
+        self.is_ready_line = _compile_ready_line(self.ready.line, is_own=is_own) if self.ready.line else None
         self.ready_line_seen = self.ready.line is None
 
     def feed_lines(self, lines: Iterable[LogLine]) -> bool:
@@ -529,6 +535,12 @@ class LogAnalyzer:
             or all(seen.failure and seen.failure.is_warning for seen in self.open_failures)
         ):
             return None
+        if (
+            root.failure.weight == FailureWeight.EXCEPTION
+            and not _may_end_program(root)
+            and self._is_error_at_work(root)
+        ):
+            return None
         if root.serving and self.stopped is not None and self.stopped.number > root.number and not self._has_died:
             return None  # it served on until it was asked to stop
         is_the_end = not root.serving or self.fatal_line is not None
@@ -583,10 +595,17 @@ class LogAnalyzer:
         seen, latest = self.final_error, self.latest_line
         if seen is None or latest is None:
             return None
+        if self._is_error_at_work(seen):
+            return None
         if not seen.text.startswith('{"') and not looks_like_error(QUOTED_WORDS.sub("", seen.text)):
             return None
         is_rest = latest.text[:1].isspace() or looks_like_error(latest.text)
         return seen if latest.number == seen.number or is_rest or tells_exit_status(seen.text) else None
+
+    def _is_error_at_work(self, seen: EvidenceLine) -> bool:
+        """Tell whether an unknown program had taken requests for a while when it wrote this line, which does not say that it ends."""
+        is_up = 0 < self._listens_at <= seen.number - _AT_WORK_LINES
+        return is_up and not says_it_ends(seen.text)
 
     @property
     def unnamed_error(self) -> EvidenceLine | None:
@@ -745,7 +764,8 @@ class LogAnalyzer:
             and self.phase is not Phase.STARTING
         ):
             self._latest, self._standstills = (line.number, text), 0
-            self._count_ordinary_line(line, content)
+            if self.is_unknown:
+                self._count_ordinary_line(line, content)
             if not self.ready_line_seen:
                 self._note_readiness(line, text)
             if content.signal is not None:
@@ -810,6 +830,8 @@ class LogAnalyzer:
 
     def _count_ordinary_line(self, line: LogLine, content: LineContent) -> None:
         """Count a line that tells neither a failure nor a part of one, if it may matter that the program goes on."""
+        if content.listens and self.is_unknown:
+            self._listens_at = self._listens_at or line.number
         if (
             not self.is_unknown
             or not self.failures
@@ -1097,10 +1119,12 @@ class LogAnalyzer:
 
     def _rename_draft_step(self, step: Step) -> Step:
         """Return what loads a second model, once the first one has its KV cache, as a step of the draft model."""
-        is_in_draft, is_second = self.step is not None and self.step.name == "draft", self._times.has_step("kv-cache")
-        if step.name == "weights" and (is_in_draft or (is_second and step.fraction is None)):
-            return replace(step, name="draft")
-        return replace(step, name="draft") if is_in_draft and is_second and step.name in _SECOND_LOAD_STEPS else step
+        is_in_draft = self.step is not None and self.step.name == "draft"
+        if step.name == "weights":
+            is_of_draft = is_in_draft or (step.fraction is None and self._times.has_step("kv-cache"))
+        else:
+            is_of_draft = is_in_draft and step.name in _SECOND_LOAD_STEPS and self._times.has_step("kv-cache")
+        return replace(step, name="draft") if is_of_draft else step
 
     def _is_late_progress(self, step: Step) -> bool:
         """Tell whether a progress bar belongs to a finished part: stderr and stdout are not synchronous."""
@@ -1228,6 +1252,7 @@ def _read_content(engine: Engine, raw: str, text: str) -> LineContent | None:
         may_be_traceback=may_be_traceback,
         is_error=is_error,
         may_be_duration=may_be_duration,
+        listens=says_it_listens(plain),
         tries_again=tries_again,
         is_plain=not is_special and not is_failure and not text.startswith(PACKAGE_VERSION),
         signal=signal,
@@ -1275,7 +1300,10 @@ def _list_turning_points(signs: LogSignature) -> tuple[str, ...]:
 
 
 @cache
-def _compile_ready_line(pattern: str) -> Callable[[str], object]:
+def _compile_ready_line(pattern: str, *, is_own: bool) -> Callable[[str], object]:
+    """Return a search for a ready line. ``is_own``: it is the engine's, not a profile's, whose running time has to be limited."""
+    if is_own:
+        return lru_cache(_MAX_KNOWN_LINES)(lazy_pattern.compile(pattern).search)
     found = compile_bounded(pattern)
     return lru_cache(_MAX_KNOWN_LINES)(found.searched.search if found.longest >= MAX_LINE_LENGTH else found.search)
 

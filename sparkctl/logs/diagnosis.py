@@ -36,18 +36,19 @@ from sparkctl.model.verdict import Confidence, FailureCause, Verdict
 UNKNOWN_ENGINE = "container"  # knows only lines that every program may print
 # Python's last words where a process left semaphores behind.
 _RESOURCE_TRACKER = "resource_tracker: There appear to be "
-# uvicorn's, ComfyUI's, Flask's.
-_DEFAULT_READY_LINE = r"^(?:INFO: +Application startup complete\.|To see the GUI go to: | ?\* Running on http)"
+_DEFAULT_READY_LINE = r"^INFO: +Application startup complete\."
 _RESTART_LOOP_RUNS = 3  # of which the last is not read to its end: the one before tells why it restarts
 _MAX_UNDECIDED_LINES = 20_000  # lines after which no engine is expected
 _QUOTE_SAMPLE_LINES = 12  # first lines that show whether every line is quoted
 _RECENT_LINES = 40  # lines among which the banner of a starting engine is searched
 _ACCEPTANCE_MARKS = ("SpecDecoding metrics: ", "accept len: ")  # in lines that tell how many drafts were accepted
+_SOCKET_MARK = "NCCL INFO Using network Socket"  # where it uses RDMA, it says IB
 # As integers, which compare in half the time.
 _REMEMBERED, _REQUEST, _MATTERS, _OPENS, _UNKNOWN = map(
     int, (LineEffect.REMEMBERED, LineEffect.REQUEST, LineEffect.MATTERS, LineEffect.OPENS, LineEffect.UNKNOWN)
 )
 _ACCEPTANCE_BYTES = tuple(mark.encode() for mark in _ACCEPTANCE_MARKS)
+_SOCKET_BYTES = _SOCKET_MARK.encode()
 _KNOWN_STARTS = 1024  # lines; an engine that restarts again and again repeats them
 _HEAD_CHARS = 240  # characters of a line in which an engine's mark is searched
 
@@ -74,6 +75,7 @@ class LogDiagnoser:
         self._held: list[str] | None = []  # the first lines of a paste, None once their common quoting is known
         self._quoting = ""
         self._acceptance: tuple[int, str | bytes] | None = None  # the last line about drafts, and its number
+        self._socket_line = 0  # the number of the last line in which NCCL says that it uses sockets
         self.lines = 0
 
     def feed_raw_line(self, raw: str) -> None:
@@ -110,6 +112,8 @@ class LogDiagnoser:
             self._recent.append(line)
             if any(mark in line.text for mark in _ACCEPTANCE_MARKS):
                 self._acceptance = line.number, line.text
+            if _SOCKET_MARK in line.text:
+                self._socket_line = line.number
         for analyzer in self._analyzers.values():
             analyzer.feed_line(line)
 
@@ -132,6 +136,8 @@ class LogDiagnoser:
         if (place := max((block.rfind(mark) for mark in _ACCEPTANCE_BYTES if mark in block), default=-1)) >= 0:
             at = block.count(b"\n", 0, place)
             self._acceptance = self._block_start + at + 1, self._block[at]
+        if _SOCKET_BYTES in block:
+            self._socket_line = self._block_start + block.count(b"\n", 0, block.rfind(_SOCKET_BYTES)) + 1
         last = max(0, end - _RECENT_LINES)
         self._recent.extend(enumerate(self._block[last:], self._block_start + last + 1))
         self._block, self._may_open = [], True
@@ -240,7 +246,7 @@ class LogDiagnoser:
             step=None if analyzer.was_ready or analyzer.step is None else analyzer.step.name,
             ready=analyzer.was_ready,
             verdict=_judge_log(analyzer, name, plan),
-            facts=(*facts.values(), *self._find_acceptance(analyzer)),
+            facts=(*facts.values(), *self._find_acceptance(analyzer), *self._find_network(analyzer)),
             parts=analyzer.phase_durations,
             took=tuple(analyzer.took),
             lines=self.lines,
@@ -262,6 +268,11 @@ class LogDiagnoser:
             return
         share = "" if stats.accept_rate is None else f", {stats.accept_rate:.0%} of the drafts accepted"
         yield EngineFact(EngineFactName.DRAFT_ACCEPTANCE, f"{stats.accept_length:.2f} tokens a step{share}")
+
+    def _find_network(self, analyzer: LogAnalyzer) -> Iterator[EngineFact]:
+        """Yield that the ranks of its run talk over sockets, which is slow and no error."""
+        if self._socket_line and self._socket_line >= analyzer.run_began:
+            yield EngineFact(EngineFactName.NETWORK, "plain sockets, not RDMA")
 
     def _describe_engine_line(self) -> tuple[int, str] | None:
         if self._engine_line is None:

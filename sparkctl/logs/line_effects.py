@@ -28,11 +28,8 @@ from sparkctl.logs.line_patterns import (
     LOGGING_ERROR,
     MODEL_CONFIG_READ,
     PACKAGE_VERSION,
-    READER_FRAME,
     RELOADS,
-    REQUEST_MARK,
     SELF_KILLS,
-    SETTINGS_FRAME,
     SHUTDOWN_PHRASES,
     STOP_REQUESTS,
     TRACEBACK_HEADER,
@@ -40,11 +37,15 @@ from sparkctl.logs.line_patterns import (
     is_below_error,
     is_own_request,
     is_quoted,
+    is_settings_frame,
     looks_like_error,
+    match_compiler_frame,
+    match_reader_frame,
     says_it_tries_again,
     split_prefix,
     strip_broken_colour_codes,
 )
+from sparkctl.model.launch_plan import REQUEST_MARK
 from sparkctl.model.text.sanitize import ESCAPE_SEQUENCE, sanitize_line
 
 _MAX_SHAPE_BYTES = 24 << 20  # of all shapes that are known
@@ -142,12 +143,13 @@ class EffectTable:
             # Which version, and of gin's which status, a shape does not tell.
             return LineEffect.WORK if "POST /v" in line or line[0] == "[" else LineEffect.REQUEST
         is_indented = line[0].isspace()
-        if text.startswith("usage: ") or any(word in text for word in self._openings):
+        if text.startswith("usage: ") or any(map(text.__contains__, self._openings)):
             return LineEffect.OPENS
         if self._matters_to_traceback(text, line) or (level in ERROR_LEVELS and not is_indented):
             return LineEffect.MATTERS
-        shape = line.translate(DIGITS_TO_ZERO)
-        if shape.startswith(self._starts) or any(word in shape for word in self._words):
+        # A third of the time that ``str.translate`` takes.
+        shape = line.encode().translate(DIGITS_TO_ZERO_BYTES).decode()
+        if shape.startswith(self._starts) or any(map(shape.__contains__, self._words)):
             return LineEffect.MATTERS
         if looks_like_error(line) and not is_below_error(level):
             return LineEffect.MATTERS
@@ -170,8 +172,9 @@ class EffectTable:
             source is line
             or source.startswith(ASSERTION_START)
             or MODEL_CONFIG_READ in source
-            or READER_FRAME.match(source) is not None
-            or SETTINGS_FRAME.match(source) is not None
+            or match_reader_frame(source) is not None
+            or is_settings_frame(source)
+            or match_compiler_frame(source) is not None
             or "serving" in text[:200]
         )
 

@@ -20,9 +20,8 @@ from sparkctl.model.phase import Phase
 from sparkctl.model.text.sanitize import sanitize_line, truncate_text
 from sparkctl.model.text.secrets import redact
 from sparkctl.model.text.units import GIB, format_duration, format_size
-from sparkctl.model.verdict import ChangeDirection, Confidence, Evidence, FailureCause, Verdict
+from sparkctl.model.verdict import MAX_EVIDENCE_CHARS, ChangeDirection, Confidence, Evidence, FailureCause, Verdict
 
-_MAX_EVIDENCE_CHARS = verdict_builder.MAX_EVIDENCE_CHARS
 _DOCKER_ERROR_CAUSES = (
     (ImageNotFound, FailureCause.IMAGE_MISSING),
     (GpuRuntimeMissing, FailureCause.GPU_RUNTIME_MISSING),
@@ -103,7 +102,7 @@ def build_guard_kill_verdict(
     where = f" while {log.phase}" + (f" ({log.step.name})" if log.step else "")
     evidence = [
         Evidence(describe_memory_drop(receipt, within), "guard"),
-        Evidence(truncate_text(sanitize_line(receipt.why), _MAX_EVIDENCE_CHARS), "guard"),
+        Evidence(truncate_text(sanitize_line(receipt.why), MAX_EVIDENCE_CHARS), "guard"),
     ]
     if receipt.reaction is not None:
         evidence.append(Evidence(f"killed {receipt.reaction * 1000:.0f} ms after that was seen", "guard"))
@@ -154,7 +153,7 @@ def build_timeout_verdict(
     step = f" ({log.step.name})" if log.step else ""
     evidence = [Evidence(f"{phase}{step} for {format_duration(seconds)}", "clock")]
     if why_not:
-        evidence.append(Evidence(truncate_text(why_not, _MAX_EVIDENCE_CHARS), "http"))
+        evidence.append(Evidence(truncate_text(why_not, MAX_EVIDENCE_CHARS), "http"))
     evidence += verdict_builder.build_last_line_evidence(log.latest_line)
     by_line = verdict_builder.build_verdict(log, plan, tuple(evidence))
     if by_line is not None:
@@ -266,7 +265,7 @@ def _build_exit_code_verdict(
     return Verdict(
         cause=FailureCause.CRASHED,
         summary=truncate_text(
-            f"{plan.instance} ended with exit code {_format_exit_code(code)}{what}", _MAX_EVIDENCE_CHARS
+            f"{plan.instance} ended with exit code {_format_exit_code(code)}{what}", MAX_EVIDENCE_CHARS
         ),
         evidence=(
             *(

@@ -17,7 +17,15 @@ from sparkctl.model.launch_plan import DEFAULT_FLOOR_BYTES, LaunchPlan
 from sparkctl.model.text.sanitize import sanitize_line, truncate_text
 from sparkctl.model.text.secrets import redact
 from sparkctl.model.text.units import GIB, format_size, parse_size
-from sparkctl.model.verdict import LAST_LINE_ORIGIN, ChangeDirection, Evidence, FailureCause, FieldChange, Verdict
+from sparkctl.model.verdict import (
+    LAST_LINE_ORIGIN,
+    MAX_EVIDENCE_CHARS,
+    ChangeDirection,
+    Evidence,
+    FailureCause,
+    FieldChange,
+    Verdict,
+)
 
 if TYPE_CHECKING:
     from sparkctl.model.memory_fit import MemoryHolder
@@ -170,7 +178,6 @@ def _parse_gigabytes(text: str) -> int:
         return 8
 
 
-MAX_EVIDENCE_CHARS = 400  # characters of a line that evidence shows
 _HEAD_CHARS = 80  # of them its beginning, if what it says stands far behind
 _MAX_CONTRIBUTING = 4
 _MAX_FIGURE_LINES = 4  # lines from the one with a figure to the one that says what it was for

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import fsum, log, sqrt
-from statistics import median
 
 from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.node import NodeName
@@ -41,6 +40,8 @@ class Measurements:
     @property
     def median(self) -> float:
         """The value in the middle."""
+        from statistics import median  # with fractions and decimal: 10 ms that only a bench needs
+
         return median(self.values)
 
     @property

@@ -245,6 +245,7 @@ class EngineFactName(StrEnum):
     DRAFT_STEPS = "draft_steps"  # passes of the draft model in each step
     DRAFT_TOP_K = "draft_top_k"  # how many branches each of them has
     DRAFT_ACCEPTANCE = "draft_acceptance"  # in the last line that a log has about it
+    NETWORK = "network"  # what connects the ranks, where it is not RDMA
 
 
 @dataclass(frozen=True, slots=True)

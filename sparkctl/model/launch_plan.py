@@ -81,6 +81,7 @@ class DockerRunSpec(ContainerSpec):
     name: str
 
 
+REQUEST_MARK = "by=sparkctl"  # in the query of our own requests to an engine, whose log names them
 PROVED_PROBES = ("speech", "embeddings", "rerank", "http")  # one that answers without proof is up, and not ready
 PROBE_KINDS = ("completions", "chat", *PROVED_PROBES, "none")
 

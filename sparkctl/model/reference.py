@@ -328,3 +328,12 @@ def estimate_request_context(numbers: EngineMeter, facts: Iterable[EngineFact]) 
         )
         tokens = numbers.kv_usage * int(cache_tokens) if cache_tokens.isdecimal() and len(cache_tokens) <= 12 else None
     return tokens / numbers.running if tokens is not None and numbers.running else None
+
+
+def list_acceptance_words(length: FigureRange | None, rate: FigureRange | None) -> list[str]:
+    """Return ``1.65–1.85 per step`` and ``60–70 % of drafts``, as far as a source tells them."""
+    words = [] if length is None else [f"{length.as_text()} per step"]
+    if rate is not None:
+        share = FigureRange(round(rate.low * 100, 2), round(rate.high * 100, 2))
+        words.append(f"{share.as_text()} % of drafts")
+    return words

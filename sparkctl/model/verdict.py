@@ -157,6 +157,9 @@ class Confidence(StrEnum):
 LAST_LINE_ORIGIN = "its last line"  # the last line of a log shows how far the start came and proves nothing
 
 
+MAX_EVIDENCE_CHARS = 400  # characters of a line that evidence shows
+
+
 @dataclass(frozen=True, slots=True)
 class Evidence:
     """One proof: a log line (``line`` counts from 1 within this run of the container), or a statement from another

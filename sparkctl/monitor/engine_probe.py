@@ -13,8 +13,7 @@ from dataclasses import field, replace
 
 from sparkctl.clock import Clock
 from sparkctl.errors import ConnectionLost, DockerError, ForwardingForbidden
-from sparkctl.logs.line_patterns import mark_request_path
-from sparkctl.model.launch_plan import PROVED_PROBES, ReadinessTarget
+from sparkctl.model.launch_plan import PROVED_PROBES, REQUEST_MARK, ReadinessTarget
 from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.text.sanitize import load_json, sanitize_line, truncate_text
 from sparkctl.model.text.units import format_duration
@@ -24,6 +23,11 @@ from sparkctl.transport.node_connection import NodeConnection
 
 # answers of a server that compares whole request targets: it is asked once more, without the query
 _QUERY_REJECTED_STATUSES = (400, 404, 405)
+
+
+def mark_request_path(path: str) -> str:
+    """Return the path as we ask for it."""
+    return f"{path}{'&' if '?' in path else '?'}{REQUEST_MARK}"
 
 
 @dataclass(slots=True)

@@ -14,9 +14,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from sparkctl.engines.traps import load_traps
 from sparkctl.errors import NodeError
-from sparkctl.logs.verdict_builder import MAX_EVIDENCE_CHARS
 from sparkctl.model.container import Container
 from sparkctl.model.finding import Severity
 from sparkctl.model.json_codec import from_json_data
@@ -25,7 +23,7 @@ from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.sample import Sample
 from sparkctl.model.text.sanitize import load_json, sanitize_line, truncate_text
 from sparkctl.model.text.units import format_date_time
-from sparkctl.model.verdict import Confidence, Evidence, FailureCause, Verdict
+from sparkctl.model.verdict import MAX_EVIDENCE_CHARS, Confidence, Evidence, FailureCause, Verdict
 from sparkctl.node import bootstrap, load_kernel_table
 from sparkctl.node.kernel_log import FIGURES_PATTERN, KERNEL_LOG_PROTOCOL
 from sparkctl.transport.node_connection import OutputTooLong
@@ -285,6 +283,10 @@ _RELATED_CAUSES = _OPEN_CAUSES | {
 _REGISTRATION_PATTERN = re.compile(r"ibv_reg_mr\w*")
 _GPU_KINDS = (KernelEventKind.XID, KernelEventKind.GPU_LOST)
 _SILENT_CAUSES = (FailureCause.KILLED, FailureCause.EXITED)  # it ended without a word
+_NOT_THE_KERNEL_REMEDY = (
+    "It was not the kernel: ask who may have killed it, a person, a script, or a program that watches the memory: "
+    "journalctl -u earlyoom -u systemd-oomd on the node."
+)
 _NOT_READABLE = Evidence("what the kernel did is not known: its log could not be read", _ORIGIN)
 
 
@@ -317,11 +319,20 @@ def add_kernel_evidence(verdict: Verdict, log: KernelLog | None, container: Cont
         return _apply_gpu_fault(verdict, faults, name)
     around = [one for one in late if _is_of_machine(one)]
     if around:
-        return replace(verdict, evidence=(*verdict.evidence, *_build_evidence(around, ended)))
+        short = [one for one in around if _tells_of_short_memory(one)] if verdict.cause in _SILENT_CAUSES else []
+        remedy = short[-1].remedy if short else verdict.remedy
+        return replace(verdict, evidence=(*verdict.evidence, *_build_evidence(around, ended)), remedy=remedy)
     if verdict.cause in _SILENT_CAUSES and log.oldest is not None and log.oldest <= began and not log.skipped:
         nothing = "the kernel logged no OOM kill and no GPU fault while it ran"
-        return replace(verdict, evidence=(*verdict.evidence, Evidence(nothing, _ORIGIN)))
+        remedy = _NOT_THE_KERNEL_REMEDY if verdict.cause is FailureCause.KILLED else verdict.remedy
+        return replace(verdict, evidence=(*verdict.evidence, Evidence(nothing, _ORIGIN)), remedy=remedy)
     return verdict
+
+
+def _tells_of_short_memory(event: KernelEvent) -> bool:
+    """Tell whether the node's memory was out: a program was killed for it, or the driver was refused it again and again."""
+    many = event.severity is not Severity.NOTE or (event.many is not None and event.count >= event.many)
+    return event.kind is KernelEventKind.OOM_KILL or (event.kind is KernelEventKind.DRIVER_MEMORY and many)
 
 
 def find_oom_kill(log: KernelLog, container: Container) -> KernelEvent | None:
@@ -416,6 +427,8 @@ def _add_known_fault(verdict: Verdict, log: KernelLog) -> Verdict:
         return verdict
     if not any(_REGISTRATION_PATTERN.search(one.text) for one in verdict.evidence):
         return verdict
+    from sparkctl.engines.traps import load_traps
+
     for trap in load_traps():
         bad = trap.node
         if bad and bad.what == "kernel" and bad.needs == "rdma" and re.fullmatch(bad.pattern, log.kernel):

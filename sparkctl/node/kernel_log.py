@@ -43,7 +43,9 @@ NEEDLES = (
     rb"|Internal error: |SError Interrupt|DPC: |NETDEV WATCHDOG|\[Hardware Error\]: event severity"
 )
 NEEDLE_PATTERN = re.compile(NEEDLES)
-DRIVER_REFUSAL_PATTERN = re.compile(rb"NVRM: .*(?:NV_ERR_NO_MEMORY|failed to allocate 0x[0-9a-f]+ bytes for IOVA)")
+DRIVER_REFUSAL_PATTERN = re.compile(
+    rb"NVRM: .{0,1000}(?:NV_ERR_NO_MEMORY|failed to allocate 0x[0-9a-f]+ bytes for IOVA)"
+)
 KMSG_PATTERN = re.compile(rb"(\d{1,6}),(\d{1,19}),(\d{1,19}),[^;]{0,80};(.*)", re.DOTALL)
 JOURNAL_PATTERN = re.compile(rb"\[ *(\d{1,12}\.\d{1,9})\] (?:[^ :]{1,80} )?kernel: (.*)", re.DOTALL)
 DMESG_PATTERN = re.compile(rb"<\d{1,6}>\[ *(\d{1,12}\.\d{1,9})\] (.*)", re.DOTALL)

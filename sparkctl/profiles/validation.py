@@ -141,7 +141,7 @@ class _ProfileReader:
             elif field.default is dataclasses.MISSING:
                 more = "; add `schema: 1` as the first line" if (*path, key) == ("schema",) else ""
                 self._add_fault((*path, key), f"is missing{more}", at_key=True)
-        for key in entries.keys() - section.fields.keys():
+        for key in [one for one in entries if one not in section.fields]:
             self._add_fault((*path, key), f"unknown key{_suggest_key((*path, key))}", at_key=True)
         for key, other, message in _find_conflicts(section.type, found):
             self._add_conflict((*path, key), (*path, other), message)

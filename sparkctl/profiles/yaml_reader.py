@@ -1,8 +1,8 @@
 """Read YAML with the position of every key and value, and report the issues of such a file, all of them at once.
 
-Built on the parser's events, not on its constructors: no tag creates an object, nothing recurses, and limits are
-checked while reading. Scalars follow the YAML 1.2 core schema in decimal, so ``no``, ``22:22`` and ``1_000`` stay text,
-and the source text of every scalar is kept.
+Built on the parser's events, not on its constructors: no tag creates an object, and limits are checked while reading.
+Scalars follow the YAML 1.2 core schema in decimal, so ``no``, ``22:22`` and ``1_000`` stay text, and the source text of
+every scalar is kept.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
@@ -18,10 +17,11 @@ from typing import Any, NamedTuple, NoReturn
 from sparkctl.errors import InvalidInput
 from sparkctl.files import open_regular_file
 from sparkctl.model.lazy_dataclass import dataclass
+from sparkctl.model.text import lazy_pattern
 from sparkctl.model.text.sanitize import sanitize_line, truncate_text
 
 _MAX_BYTES = 1 << 20  # bytes of a file that are read to show a line of it
-_NAME_WORD = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
+_NAME_WORD = lazy_pattern.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 
 
 class FilePosition(NamedTuple):  # a file makes hundreds; a frozen dataclass takes three times as long to make
@@ -111,14 +111,14 @@ MAX_ITEMS = 10_000  # counted with aliases expanded
 YamlScalar = str | int | float | bool | None
 YamlPath = tuple[str | int, ...]
 
-_INT = re.compile(r"[-+]?[0-9]{1,18}")
-_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
-_JSON_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?")
+_INT = lazy_pattern.compile(r"[-+]?[0-9]{1,18}")
+_FLOAT = lazy_pattern.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+_JSON_NUMBER = lazy_pattern.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?")
 _WORDS = dict.fromkeys(("", "~", "null", "Null", "NULL")) | {
     "true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False
 }  # fmt: skip
 # Control characters are not allowed in a launch; surrogates cannot be encoded.
-_FORBIDDEN_CHARACTERS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+_FORBIDDEN_CHARACTERS = lazy_pattern.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 _make = tuple.__new__  # what a named tuple's constructor does, in half the time
 _STR_TAG = "tag:yaml.org,2002:str"
 
@@ -230,37 +230,21 @@ def find_forbidden_character(text: str) -> re.Match[str] | None:
     return _FORBIDDEN_CHARACTERS.search(text)
 
 
-@dataclass(slots=True, kw_only=True)
-class _OpenCollection:
-    """A collection whose end has not been read yet."""
-
-    place: FilePosition
-    anchor: str | None
-    is_map: bool
-    entries: dict[str, YamlEntry] = field(default_factory=dict)
-    items: list[YamlValue] = field(default_factory=list)
-    key: tuple[str, FilePosition] | None = None
-    size: int = 1
-    height: int = 1
-
-
 class _AbortReadingError(Exception):
     """Reading cannot continue; the fault is already recorded."""
 
 
 class _YamlTreeReader:
-    """Builds the tree from parser events, iteratively."""
+    """Builds the tree from parser events. It calls itself for what is inside a collection, ``MAX_DEPTH`` deep at most."""
 
     def __init__(self, file: str) -> None:
         self.file = file
         self.faults: list[FileIssue] = []
-        self.stack: list[_OpenCollection] = []
         # each with its size and height; None: its collection is still open
         self.anchors: dict[str, tuple[YamlValue, int, int] | None] = {}
         self.aliases = 0
         self.items = 0
-        self.root: YamlValue | None = None
-        self.documents = 0
+        self.deepest = 0  # depth of the innermost collection inside the one that is being read
 
     def decode_text(self, raw: bytes) -> str:
         """Return the text; an empty one if it cannot be decoded, with the fault recorded."""
@@ -288,8 +272,14 @@ class _YamlTreeReader:
         import yaml
 
         loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+        root: YamlValue | None = None
         try:
-            self._read_events(loader(text).get_event)
+            get_event = loader(text).get_event
+            while (event := get_event()) is not None:
+                if isinstance(event, yaml.NodeEvent):
+                    root = self._read_value(get_event, event, 0)
+                elif isinstance(event, yaml.DocumentStartEvent) and root is not None:
+                    self._abort_reading(self._find_place(event), "a second document begins here; a file holds one")
         except yaml.MarkedYAMLError as error:
             place = self._mark_to_position(error.problem_mark or error.context_mark, text)
             self.faults.append(
@@ -301,47 +291,70 @@ class _YamlTreeReader:
             )
         except _AbortReadingError:
             pass
-        return self.root
+        return root
 
-    def _read_events(self, get_event: Callable[[], Any]) -> None:
-        file = self.file
-        while (event := get_event()) is not None:
-            kind, mark = type(event).__name__, event.start_mark
-            place = _make(FilePosition, (file, mark.line + 1, mark.column + 1))
-            if kind == "ScalarEvent":
-                self._add_scalar(event, place)
-            elif kind == "DocumentStartEvent":
-                self.documents += 1
-                if self.documents > 1:
-                    self._abort_reading(place, "a second document begins here; a file holds one")
-            elif kind == "AliasEvent":
-                self._add_alias(event.anchor, place)
-            elif kind in ("MappingStartEvent", "SequenceStartEvent"):
-                self._open_collection(event, place, is_map=kind == "MappingStartEvent")
-            elif kind in ("MappingEndEvent", "SequenceEndEvent"):
-                self._close_collection()
+    def _read_value(self, get_event: Callable[[], Any], event: Any, depth: int) -> YamlValue:
+        """Return the value that begins with this event; ``depth`` collections are open around it."""
+        kind, place = event.__class__.__name__, self._find_place(event)
+        if kind == "ScalarEvent":
+            text = self._read_text(event, place)
+            plain = event.tag is None and event.implicit[0]
+            item: YamlValue = _make(YamlValue, (place, resolve_scalar(text) if plain else text, text))
+            if event.anchor:
+                self.anchors[event.anchor] = (item, 1, 0)
+            return item
+        if kind == "AliasEvent":
+            return self._read_alias(event.anchor, place, depth)
+        self._check_depth(place, depth + 1)
+        if event.tag is not None:
+            self.faults.append(FileIssue(place, f"the tag {quote_source(event.tag)} is not supported here"))
+        if event.anchor:
+            self.anchors[event.anchor] = None
+        before, beside, self.deepest = self.items, self.deepest, depth + 1
+        read = self._read_map if kind == "MappingStartEvent" else self._read_list
+        item = YamlValue(place, read(get_event, depth + 1))
+        self._count_items(place, 1)
+        if event.anchor:
+            self.anchors[event.anchor] = (item, self.items - before, self.deepest - depth)
+        self.deepest = max(self.deepest, beside)
+        return item
 
-    def _add_scalar(self, event: Any, place: FilePosition) -> None:
+    def _read_map(self, get_event: Callable[[], Any], depth: int) -> dict[str, YamlEntry]:
+        found: dict[str, YamlEntry] = {}
+        while (kind := (event := get_event()).__class__.__name__) != "MappingEndEvent":
+            place, key = self._find_place(event), None
+            if kind == "ScalarEvent" and not event.anchor:
+                key = self._read_text(event, place)
+            elif kind in ("ScalarEvent", "AliasEvent"):
+                key = self._read_value(get_event, event, depth).raw
+            else:
+                self._check_depth(place, depth + 1)
+            if key is None:
+                self._abort_reading(place, "a key must be plain text")
+            if key in found:
+                first = found[key].place.line
+                self.faults.append(FileIssue(place, f"{quote_source(key)} appears twice, first in line {first}"))
+            item = self._read_value(get_event, get_event(), depth)
+            found.setdefault(key, _make(YamlEntry, (place, item)))
+        return found
+
+    def _read_list(self, get_event: Callable[[], Any], depth: int) -> tuple[YamlValue, ...]:
+        found = []
+        while (event := get_event()).__class__.__name__ != "SequenceEndEvent":
+            found.append(self._read_value(get_event, event, depth))
+        return tuple(found)
+
+    def _read_text(self, event: Any, place: FilePosition) -> str:
+        """Return the text of a scalar."""
         text: str = event.value
         if event.style == '"' and (bad := find_forbidden_character(text)):  # by an escape; `decode_text` saw the others
             self.faults.append(FileIssue(place, f"a control character (U+{ord(bad[0]):04X}) is not allowed here"))
         if event.tag is not None and event.tag not in (_STR_TAG, "!"):
             self.faults.append(FileIssue(place, f"the tag {quote_source(event.tag)} is not supported here"))
-        parent = self.stack[-1] if self.stack else None
-        if parent is not None and parent.is_map and parent.key is None and not event.anchor:
-            self.items += 1
-            if self.items > MAX_ITEMS:
-                self._abort_reading(place, f"more than {MAX_ITEMS} values")
-            parent.size += 1
-            self._set_key(parent, text, place)
-            return
-        plain = event.tag is None and event.implicit[0]
-        item = _make(YamlValue, (place, resolve_scalar(text) if plain else text, text))
-        if event.anchor:
-            self.anchors[event.anchor] = (item, 1, 0)
-        self._add_value(item, 1, 0)
+        self._count_items(place, 1)
+        return text
 
-    def _add_alias(self, name: str, place: FilePosition) -> None:
+    def _read_alias(self, name: str, place: FilePosition, depth: int) -> YamlValue:
         self.aliases += 1
         if self.aliases > MAX_ALIASES:
             self._abort_reading(place, f"more than {MAX_ALIASES} aliases")
@@ -350,56 +363,25 @@ class _YamlTreeReader:
         target = self.anchors[name]
         if target is None:
             self._abort_reading(place, f"the alias {quote_source(name)} is inside its own anchor")
-        self._add_value(*target, place)
+        item, size, height = target
+        self._count_items(place, size)
+        self._check_depth(place, depth + height)
+        self.deepest = max(self.deepest, depth + height)
+        return item
 
-    def _open_collection(self, event: Any, place: FilePosition, *, is_map: bool) -> None:
-        if len(self.stack) >= MAX_DEPTH:
-            self._abort_reading(place, f"nested deeper than {MAX_DEPTH}")
-        if self.stack and self.stack[-1].is_map and self.stack[-1].key is None:
-            self._abort_reading(place, "a key must be plain text")
-        if event.tag is not None:
-            self.faults.append(FileIssue(place, f"the tag {quote_source(event.tag)} is not supported here"))
-        if event.anchor:
-            self.anchors[event.anchor] = None
-        self.stack.append(_OpenCollection(place=place, anchor=event.anchor, is_map=is_map))
-
-    def _close_collection(self) -> None:
-        done = self.stack.pop()
-        item = YamlValue(done.place, done.entries if done.is_map else tuple(done.items))
-        if done.anchor:
-            self.anchors[done.anchor] = (item, done.size, done.height)
-        self._add_value(item, done.size, done.height)
-
-    def _add_value(self, item: YamlValue, size: int, height: int, alias: FilePosition | None = None) -> None:
-        """Add a finished value to the open collection."""
-        self.items += size if alias else 1
+    def _count_items(self, place: FilePosition, more: int) -> None:
+        self.items += more
         if self.items > MAX_ITEMS:
-            self._abort_reading(alias or item.place, f"more than {MAX_ITEMS} values")
-        if len(self.stack) + height > MAX_DEPTH:
-            self._abort_reading(alias or item.place, f"nested deeper than {MAX_DEPTH}")
-        if not self.stack:
-            self.root = item
-            return
-        parent = self.stack[-1]
-        parent.size += size
-        if height >= parent.height:
-            parent.height = height + 1
-        if not parent.is_map:
-            parent.items.append(item)
-        elif parent.key is None:
-            self._set_key(parent, item.raw, alias or item.place)
-        else:
-            key, place = parent.key
-            parent.key = None
-            parent.entries.setdefault(key, _make(YamlEntry, (place, item)))
+            self._abort_reading(place, f"more than {MAX_ITEMS} values")
 
-    def _set_key(self, parent: _OpenCollection, key: str | None, place: FilePosition) -> None:
-        if key is None:
-            self._abort_reading(place, "a key must be plain text")
-        if key in parent.entries:
-            first = parent.entries[key].place.line
-            self.faults.append(FileIssue(place, f"{quote_source(key)} appears twice, first in line {first}"))
-        parent.key = (key, place)
+    def _check_depth(self, place: FilePosition, depth: int) -> None:
+        if depth > MAX_DEPTH:
+            self._abort_reading(place, f"nested deeper than {MAX_DEPTH}")
+
+    def _find_place(self, event: Any) -> FilePosition:
+        mark = event.start_mark
+        place: FilePosition = _make(FilePosition, (self.file, mark.line + 1, mark.column + 1))
+        return place
 
     def _abort_reading(self, place: FilePosition, message: str) -> NoReturn:
         self.faults.append(FileIssue(place, message))

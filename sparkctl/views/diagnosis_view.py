@@ -16,6 +16,12 @@ from sparkctl.model.verdict import CAUSE_MEANINGS, Evidence, Verdict
 from sparkctl.views.event_text import format_phase_name, format_step_name, format_verdict
 
 SCHEMA = 1
+_ACCEPTED_SHARE = re.compile(r", (?P<percent>\d{1,3})% of the drafts")
+_FEW_ACCEPTED_PERCENT = 15
+_SOCKET_REMEDY = (
+    "between two Sparks sockets are several times slower than RDMA: give the container /dev/infiniband (container.devices) and "
+    "container.ulimits: memlock: -1, and leave env.NCCL_IB_DISABLE, NCCL_NET and NCCL_IB_HCA to sparkctl; on one Spark nothing"
+)
 _LABEL_COLUMNS = 10  # width of the label column
 _MIN_PART_SECONDS = 0.05  # seconds; shorter parts are not listed
 _COUNT_FACTS = (EngineFactName.KV_CACHE_TOKENS, EngineFactName.CONTEXT_LENGTH, EngineFactName.MAX_CONCURRENCY)
@@ -48,10 +54,8 @@ def format_diagnosis(found: LogDiagnosis, title: Callable[[str], str], instance:
         lines.append(
             f"{'' if at else 'facts':{_LABEL_COLUMNS}}{fact.name.replace('_', ' ')}: {_format_fact_value(fact)}{slow}"
         )
-        if fact.is_fallback and fact.name is EngineFactName.QUANTIZATION_PATH:
-            from sparkctl.monitor.findings.node_detectors import suggest_for_slow_path
-
-            lines.append(f"{'':{_LABEL_COLUMNS}}  to do: {suggest_for_slow_path(fact)}")
+        if remedy := _suggest_for_fact(fact):
+            lines.append(f"{'':{_LABEL_COLUMNS}}  to do: {remedy}")
     lines.append("")
     if found.verdict is not None:
         return [*lines, *format_verdict(_adapt_verdict(found.verdict, instance))]
@@ -59,6 +63,22 @@ def format_diagnosis(found: LogDiagnosis, title: Callable[[str], str], instance:
         before = _adapt_verdict(found.before, instance)
         lines += ["The run before it ended with:", *(f"  {line}" for line in format_verdict(before)), ""]
     return [*lines, _describe_no_failure(found)]
+
+
+def _suggest_for_fact(fact: EngineFact) -> str | None:
+    """Return what to do about a fact, None for one in order."""
+    if fact.is_fallback and fact.name is EngineFactName.QUANTIZATION_PATH:
+        from sparkctl.monitor.findings.node_detectors import suggest_for_slow_path
+
+        return suggest_for_slow_path(fact)
+    if fact.name is EngineFactName.NETWORK:
+        return _SOCKET_REMEDY
+    share = _ACCEPTED_SHARE.search(fact.value) if fact.name is EngineFactName.DRAFT_ACCEPTANCE else None
+    if share is not None and int(share["percent"]) <= _FEW_ACCEPTED_PERCENT:
+        from sparkctl.monitor.findings.engine_detectors import REJECTED_DRAFTS_REMEDY
+
+        return f"if it stays so low, drafts cost more than they give: {REJECTED_DRAFTS_REMEDY}"
+    return None
 
 
 def build_diagnosis_json(found: LogDiagnosis, source: str, instance: str | None, node: str | None) -> dict[str, object]:

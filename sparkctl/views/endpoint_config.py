@@ -56,6 +56,16 @@ def build_endpoints_json(served: Sequence[ServedEndpoint]) -> dict[str, object]:
     }
 
 
+def caution_local_names(served: Sequence[ServedEndpoint]) -> str | None:
+    """Return what a client may meet at a name of mDNS, None where no endpoint has one."""
+    if not any(".local:" in one.url for one in served):
+        return None
+    return (
+        "if a client waits half a minute before each answer: the .local name may also lead to an IPv6 address that is dead; "
+        "give it the IPv4 address"
+    )
+
+
 def _write_key(one: ServedEndpoint, reference: str) -> str:
     """Return the key, else what refers to it in the client's format, else the placeholder."""
     return one.key or (reference if one.needs_key else _KEY_PLACEHOLDER)

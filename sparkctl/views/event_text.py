@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from difflib import unified_diff
 from typing import TYPE_CHECKING
 
 from sparkctl.model.finding import Severity
@@ -402,6 +401,8 @@ def render_setup_step(node: NodeName, step: SetupStep) -> Iterator[TextRow]:
 
 def format_diff(change: FileChange) -> list[str]:
     """Return the unified diff of a file; /dev/null stands for a file that is not there. A last line without an end is told."""
+    from difflib import unified_diff
+
     before, after = (re.findall(r"[^\n]*\n|[^\n]+", text or "") for text in (change.before, change.after))
     old = change.path if change.before is not None else "/dev/null"
     new = change.path if change.after is not None else "/dev/null"

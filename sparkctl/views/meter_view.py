@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sparkctl.model.engine_metrics import DraftAcceptance, EngineActivity, EngineMeter, MeterSource, Quantiles
-from sparkctl.model.reference import ComparableReference, FigureRange
+from sparkctl.model.reference import ComparableReference, FigureRange, list_acceptance_words
 from sparkctl.model.sample import Gpu
 from sparkctl.monitor.meters.bandwidth import GB, Bandwidth, BandwidthSource
 
@@ -44,15 +44,6 @@ def format_reference(reference: ComparableReference) -> str:
         rates.append(f"{first[1].as_text()}{'' if at else ' tok/s'} for {count}{f' ({more})' if more else ''}")
     rates += list_acceptance_words(reference.accept_length, reference.accept_rate)
     return f"{', '.join(rates)} · {reference.source_names}"
-
-
-def list_acceptance_words(length: FigureRange | None, rate: FigureRange | None) -> list[str]:
-    """Return ``1.65–1.85 per step`` and ``60–70 % of drafts``, as far as a source tells them."""
-    words = [] if length is None else [f"{length.as_text()} per step"]
-    if rate is not None:
-        share = FigureRange(round(rate.low * 100, 2), round(rate.high * 100, 2))
-        words.append(f"{share.as_text()} % of drafts")
-    return words
 
 
 def format_throughput(numbers: EngineMeter) -> str:

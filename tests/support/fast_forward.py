@@ -33,14 +33,28 @@ _REAL_MONOTONIC = time.monotonic
 _REAL_TIME = time.time
 _GRACE = 0.001  # seconds: what was sent over loopback is there by then, on a busy machine, too
 _RECHECK = 0.02  # seconds until the conditions for waiting in real time are looked at again
+_CPU_TICK = 0.001  # seconds that a reading of the CPU time serves: each is a system call, and the clocks are read often
 
 
 class _State:
     is_on = False
     epoch = 0.0  # unix time when the clock that is forwarded was at 0
     clock: tuple[Callable[[], float], float] = (_REAL_MONOTONIC, 0.0)  # what moves it, and how far it is ahead of that
+    cpu_reading = (-math.inf, 0.0)  # when the CPU time was read, in real time, and what it was
     running: ClassVar[dict[_ForwardingSelector, bool]] = {}  # of each loop that runs: whether it is the main thread's
     lock = threading.RLock()
+
+
+def _read_cpu_time() -> float:
+    """Return the CPU time of this process, in seconds, as it was a tick ago at most."""
+    now = _REAL_MONOTONIC()
+    read_at, seconds = _State.cpu_reading
+    if now - read_at < _CPU_TICK:
+        return seconds
+    with _State.lock:  # an older reading of another thread would set the clock back
+        seconds = time.process_time()
+        _State.cpu_reading = (now, seconds)
+    return seconds
 
 
 def _monotonic() -> float:
@@ -110,7 +124,7 @@ class _ForwardingSelector(selectors.DefaultSelector):
             return events
         has_children = has_child_processes()
         is_real = has_children or _is_anybody_at_work()
-        _go_on_by(_REAL_MONOTONIC if has_children else time.process_time)
+        _go_on_by(_REAL_MONOTONIC if has_children else _read_cpu_time)
         self.deadline = _monotonic() + timeout
         if is_real:
             events = self._wait(min(timeout, _RECHECK))

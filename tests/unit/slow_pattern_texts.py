@@ -84,7 +84,7 @@ def _make_match(tree: Any, choice: int) -> str:
         elif operation is _constants.ANY:
             text += "ax .'"[choice]
         elif operation is _constants.IN:
-            fitting = [char for char in _CANDIDATES if _is_in_class(char, value)] or [chr(_get_first(value))]
+            fitting = _list_fitting(tuple(value))
             text += fitting[choice % len(fitting)]
         elif operation in _REPEATS:
             least, most, body = value
@@ -96,6 +96,11 @@ def _make_match(tree: Any, choice: int) -> str:
         elif operation is _constants.BRANCH:
             text += _make_match(value[1][choice % len(value[1])], choice)
     return text
+
+
+@cache
+def _list_fitting(items: tuple[Any, ...]) -> list[str]:
+    return [char for char in _CANDIDATES if _is_in_class(char, items)] or [chr(_get_first(items))]
 
 
 def _is_in_class(char: str, items: Any) -> bool:

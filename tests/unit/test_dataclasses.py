@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from pathlib import Path
 
 import sparkctl
@@ -19,14 +20,23 @@ def count_fields(node: ast.ClassDef) -> int:
     return sum(one.value is None or "init=False" not in ast.unparse(one.value) for one in fields)
 
 
+def walk_statements(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield everything below a node that is no expression: classes stand in no other place."""
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, ast.expr):
+            yield child
+            yield from walk_statements(child)
+
+
 def find_positional_dataclasses(source: str) -> list[str]:
     """Return the dataclasses in a source that could be made from more than four arguments by position."""
     return [
         node.name
-        for node in ast.walk(ast.parse(source))
-        if isinstance(node, ast.ClassDef) and count_fields(node) > MAX_POSITIONAL_FIELDS
+        for node in walk_statements(ast.parse(source) if "dataclass" in source else ast.Module([], []))
+        if isinstance(node, ast.ClassDef)
         for one in node.decorator_list
         if "dataclass" in ast.unparse(one).partition("(")[0] and "kw_only=True" not in ast.unparse(one)
+        if count_fields(node) > MAX_POSITIONAL_FIELDS
     ]
 
 

@@ -211,7 +211,12 @@ def endpoints_command(instance: str | None, node: tuple[str, ...], form: str, wi
     from sparkctl.cli import stderr
     from sparkctl.commands.list_endpoints import choose_default_endpoint, list_endpoints
     from sparkctl.errors import ExitCode, InvalidInput
-    from sparkctl.views.endpoint_config import api_key_variable, build_endpoints_json, format_endpoint_config
+    from sparkctl.views.endpoint_config import (
+        api_key_variable,
+        build_endpoints_json,
+        caution_local_names,
+        format_endpoint_config,
+    )
     from sparkctl.views.text.styled_text import TextStyle, sanitize_span
 
     as_json = as_json or form == "json"
@@ -247,6 +252,8 @@ def endpoints_command(instance: str | None, node: tuple[str, ...], form: str, wi
         for one in served:
             if one.started_for is not None:
                 stderr.print_message(f"{one.instance} on {one.node} is left out: it runs for {one.started_for}")
+        if caution := caution_local_names(served):
+            stderr.print_message(caution)
     for failure in silent:
         stderr.print_warning(failure.where, failure.message, failure.hint)
     for reached in served:

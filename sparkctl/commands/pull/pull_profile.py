@@ -50,7 +50,7 @@ from sparkctl.commands.start.missing_parts import (
 )
 from sparkctl.commands.start.node_fit import find_loading_containers
 from sparkctl.commands.start.start_preflight import format_making_hint, format_transfer_command
-from sparkctl.commands.start.start_request import StartInstance
+from sparkctl.commands.start.start_request import StartInstance, find_need_node
 from sparkctl.commands.transfer.transfer_files import TransferReporter
 from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext
@@ -130,8 +130,6 @@ class PullProfile(Request):
 
         Raises `InvalidInput` for a need on a node that nobody knows.
         """
-        from sparkctl.commands.start.start_needs import find_need_node  # imported late: most profiles need nothing
-
         heads = self.nodes if self.profile.nodes == 1 else self.nodes[:1]
         for need in ProfileLibrary().load_needs(self.profile):
             nodes = (

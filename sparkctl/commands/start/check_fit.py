@@ -27,9 +27,8 @@ from sparkctl.commands.start.missing_parts import (
     measure_free_space,
     read_missing_from_hub,
 )
-from sparkctl.commands.start.start_needs import list_need_nodes
 from sparkctl.commands.start.start_preflight import list_mount_sections, refuse_wrong_node_count
-from sparkctl.commands.start.start_request import StartInstance
+from sparkctl.commands.start.start_request import StartInstance, list_need_nodes
 from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext
 from sparkctl.engines import engine_names, load_engine

@@ -4,7 +4,7 @@ itself before the next. Where one fails, those that were started for it stop aga
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -12,17 +12,15 @@ from functools import partial
 from sparkctl.commands.event_stream import deduplicate_warnings, forward_events, open_session, stream_events
 from sparkctl.commands.node_lock import acquire_node_lock
 from sparkctl.commands.start.start_instance import start_instance, wait_for_turn
-from sparkctl.commands.start.start_request import StartInstance
+from sparkctl.commands.start.start_request import StartInstance, find_need_node
 from sparkctl.commands.stop.stop_instance import StopInstance, stop_instance
 from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext, NodeLock
 from sparkctl.engines import load_engine
-from sparkctl.errors import InvalidInput
 from sparkctl.model.events import CommandEnded, Emit, Event, MemoryFitEvaluated, Outcome, WarningEmitted
 from sparkctl.model.launch_plan import ContainerLabel
 from sparkctl.model.memory_fit import MemoryFit
 from sparkctl.model.node import Node, NodeName
-from sparkctl.model.profile import Profile
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.transport.docker import docker_client
 from sparkctl.transport.node_session import NodeSession, SharedSession, isolate_node_failures
@@ -60,25 +58,6 @@ def list_chain(request: StartInstance) -> tuple[StartInstance, ...]:
         )  # fmt: skip
         chain.append(one)
     return (*chain, replace(request, alone=True, labels=_build_needs_label(own.needs, request.head_node)))
-
-
-def list_need_nodes(request: StartInstance) -> tuple[Node, ...]:
-    """Return the nodes that a profile names for what it needs. Raises `InvalidInput` for one that nobody knows."""
-    names = [need.node for need in ProfileLibrary().load_needs(request.profile) if need.node is not None]
-    return tuple(
-        find_need_node(name, request.profile, (*request.nodes, *request.known)) for name in dict.fromkeys(names)
-    )
-
-
-def find_need_node(name: str, profile: Profile, known: Iterable[Node]) -> Node:
-    """Return the node that a profile names for what it needs. Raises `InvalidInput` if nobody knows it."""
-    by_name = {node.name: node for node in known}
-    if (found := by_name.get(NodeName(name))) is None:
-        raise InvalidInput(
-            f"{profile.name} needs a profile on {name}, and no node is called that (configured: {', '.join(by_name)})",
-            "change its `needs`, or add the node: sparkctl init",
-        )
-    return found
 
 
 def _build_needs_label(needs: Sequence[str], node: Node) -> tuple[tuple[str, str], ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import shlex
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING
 
@@ -13,11 +13,13 @@ from sparkctl.commands.request import Preview, Request, SentenceTone, describe_u
 from sparkctl.commands.stop.stop_impact import preview_replacement
 from sparkctl.engines import load_engine
 from sparkctl.engines.base import Engine
+from sparkctl.errors import InvalidInput
 from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.profile import Profile
 from sparkctl.model.text.secrets import redact_words
 from sparkctl.model.verdict import FieldChange
+from sparkctl.profiles.profile_library import ProfileLibrary
 
 if TYPE_CHECKING:
     from sparkctl.commands.action_context import ActionContext
@@ -179,3 +181,22 @@ def to_switch_command(again: str) -> str:
     return shlex.join(
         ["sparkctl", "switch", *(one for one in words[2:] if one not in ("--again", "--force", "--replace"))]
     )
+
+
+def list_need_nodes(request: StartInstance) -> tuple[Node, ...]:
+    """Return the nodes that a profile names for what it needs. Raises `InvalidInput` for one that nobody knows."""
+    names = [need.node for need in ProfileLibrary().load_needs(request.profile) if need.node is not None]
+    return tuple(
+        find_need_node(name, request.profile, (*request.nodes, *request.known)) for name in dict.fromkeys(names)
+    )
+
+
+def find_need_node(name: str, profile: Profile, known: Iterable[Node]) -> Node:
+    """Return the node that a profile names for what it needs. Raises `InvalidInput` if nobody knows it."""
+    by_name = {node.name: node for node in known}
+    if (found := by_name.get(NodeName(name))) is None:
+        raise InvalidInput(
+            f"{profile.name} needs a profile on {name}, and no node is called that (configured: {', '.join(by_name)})",
+            "change its `needs`, or add the node: sparkctl init",
+        )
+    return found

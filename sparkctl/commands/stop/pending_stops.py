@@ -18,22 +18,21 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from sparkctl.commands.guard_session import stop_watching_containers
-from sparkctl.commands.stop.stop_containers import stop_instance_container
 from sparkctl.context import CommandContext
 from sparkctl.errors import ContainerNotFound
 from sparkctl.files import load_state_file, write_private_file
 from sparkctl.history.database import make_private_directory
-from sparkctl.logs.rank_verdict import measure_clock_offset
 from sparkctl.model.container import Container
-from sparkctl.model.events import Event, WarningEmitted
 from sparkctl.model.json_codec import to_json_data
 from sparkctl.model.launch_plan import ContainerLabel
 from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.node import NodeName
-from sparkctl.profiles.container_labels import parse_stop_grace_label
-from sparkctl.transport.node_session import NodeSession
+
+if TYPE_CHECKING:
+    from sparkctl.model.events import Event
+    from sparkctl.transport.node_session import NodeSession
 
 MAX_AGE_SECONDS = 86400.0  # seconds: an older request has to be made again
 COMPLETING_COMMANDS = "up, down, free or switch"  # the commands that take the node's lock
@@ -184,6 +183,11 @@ async def finish_pending_stops(session: NodeSession, ctx: CommandContext, warn: 
     A container that is gone needs nothing, and one that was started again since then is left running. So is one of which
     that is not known: its stop stays pending.
     """
+    from sparkctl.commands.guard_session import stop_watching_containers  # `status` only lists the files
+    from sparkctl.commands.stop.stop_containers import stop_instance_container
+    from sparkctl.model.events import WarningEmitted
+    from sparkctl.profiles.container_labels import parse_stop_grace_label
+
     files = PendingStopFiles(ctx.history.directory)
 
     def forward_warning(event: Event) -> None:
@@ -226,6 +230,8 @@ def _format_request_time(one: PendingStop) -> str:
 async def _has_new_start(session: NodeSession, container: Container, one: PendingStop) -> bool | None:
     if not container.is_alive:
         return False
+    from sparkctl.logs.rank_verdict import measure_clock_offset
+
     with suppress(ContainerNotFound):
         started = (await session.docker.inspect_container(container.id)).started
         offset = await measure_clock_offset(session)

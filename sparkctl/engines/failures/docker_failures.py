@@ -352,7 +352,7 @@ DOCKER_FAILURES = (
         r"bind source path does not exist: (?P<path>\S+?)\.?(?:\s|$)",
         FailureCause.BAD_VALUE,
         "There is no {path} on the node, which the container mounts.",
-        "Make the directory on the node, or correct the mount.",
+        "Put that directory or file on the node, or correct the mount.",
         needle="bind source path",
         on="mounts",
     ),

@@ -111,13 +111,21 @@ KERNEL_FAILURES = (
             "Arch Mismatch",
             "FlashInfer Internal Error: Unsupported",
             "nsupported ",
-            "nknown ",
+            *("nknown CUDA ", "nknown cuda ", "nknown GPU ", "nknown arch", "nknown SM version"),
             "o kernel",
             "o valid kernel",
             "o suitable kernel",
             "not supported on this",
             "No operator found for `memory",
         ),
+        on="image",
+    ),
+    failure_rule(
+        r"Runtime compute cap (?P<gpu>\d{2,3}) is not compatible with compile time compute cap (?P<built>\d{2,3})",
+        FailureCause.KERNEL_UNSUPPORTED,
+        "The image was built for GPUs of sm_{built}, and this one is sm_{gpu}.",
+        "Take the tag of this image that was built for this GPU (a GB10 is sm_121), or build it for that.",
+        needle="Runtime compute cap ",
         on="image",
     ),
     failure_rule(
@@ -414,6 +422,16 @@ JIT_FAILURES = (
         weight=FailureWeight.LIKELY,
     ),
     failure_rule(
+        r"(?P<what>\S.{0,300}): raised by Triton's compiler \((?P<stage>[\w<>]{1,80})\)$",
+        FailureCause.JIT_FAILED,
+        "Triton could not compile a kernel for this GPU: {what} (in {stage}).",
+        "Most often the image's Triton is older than the GPU (a GB10 is sm_121), or the kernel uses a number format that the GPU does not have: take "
+        "a newer image, or choose another attention or MoE backend than Triton's.",
+        needle=": raised by Triton's compiler (",
+        on="image",
+        weight=FailureWeight.LIKELY,
+    ),
+    failure_rule(
         rf"{EXCEPTION_PREFIX}(?P<path>/\S{{0,200}}(?:/torch_extensions|/\.cache|/\.triton|/\.tilelang|/jit|/tmp)/\S{{1,200}}?\.so): "
         r"(?:cannot open shared object file|file too short|invalid ELF header|failed to map segment)",
         FailureCause.JIT_FAILED,
@@ -546,7 +564,13 @@ _CUDA_CALL_FAILURES = (
 )
 # By kind of a row in the table by which the kernel's own log is read: what each of its lines contains.
 _KERNEL_NEEDLES = {
-    "gpu-lost": ("fallen off the bus", "RmInitAdapter failed", "rm_init_adapter failed", "GPU is probably locked"),
+    "gpu-lost": (
+        "fallen off the bus",
+        "probe routine failed",
+        "RmInitAdapter failed",
+        "rm_init_adapter failed",
+        "GPU is probably locked",
+    ),
     "pcie": (": AER: ", ": PCIe Bus Error: ", ": DPC: containment event"),
     "network-card": ("mlx5_core ", "(mlx5_core)"),
     "hardware": ("[Hardware Error]: event severity: ",),
@@ -1155,7 +1179,7 @@ _ARGPARSE_ERROR = r"^[\w./ -]{1,80}: error: "
 
 ARGUMENT_FAILURES = (
     failure_rule(
-        _ARGPARSE_ERROR + r"(?P<what>ambiguous option: --?(?P<flag>[\w.-]+)\S* could match (?P<could>.*))",
+        _ARGPARSE_ERROR + r"(?P<what>ambiguous option: --?(?P<flag>[\w.-]++)\S*+ could match (?P<could>.*))",
         FailureCause.UNKNOWN_FLAG,
         "The engine has several flags that begin with --{flag}: {could}",
         "Write the full name of the one you mean instead of args.{flag}: {could}",
@@ -1183,7 +1207,7 @@ ARGUMENT_FAILURES = (
         change=ChangeDirection.REMOVE,
     ),
     failure_rule(
-        _ARGPARSE_ERROR + r"(?P<what>argument (?:-\w+/)?--?(?P<flag>[\w.-]+)\S*: .*)",
+        _ARGPARSE_ERROR + r"(?P<what>argument (?:-\w+/)?--?(?P<flag>[\w.-]++)\S*: .*)",
         FailureCause.BAD_VALUE,
         "The engine refused a flag's value: {what}",
         "Correct args.{flag}.",

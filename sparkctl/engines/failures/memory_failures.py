@@ -191,7 +191,7 @@ HOST_MEMORY_FAILURES = (
         needle="slurmstepd: error: Detected ",
     ),
     failure_rule(
-        _KERNEL_LOG_PREFIX + r"oom-kill:constraint=(?P<which>\w+).*?task=(?P<name>[^,]{0,80}),pid=(?P<pid>\d+)",
+        _KERNEL_LOG_PREFIX + r"oom-kill:constraint=(?P<which>\w{1,40}).*?task=(?P<name>[^,]{0,80}),pid=(?P<pid>\d+)",
         FailureCause.HOST_OOM_KILL,
         "The kernel's OOM killer ended {name} (process {pid}).",
         "The machine, or the container's limit, ran out of memory: let the model use less memory, or stop what else holds it.",
@@ -210,7 +210,8 @@ HOST_MEMORY_FAILURES = (
         "The node had no memory left to give to the engine's own process[: {size} bytes were asked for][: {rust} bytes were "
         "asked for][: the model needs {wants}, and {has} is free].",
         "CPU and GPU share one memory on a Spark: stop what else holds memory, drop the page cache, or make the model's share "
-        "smaller. Where RDMA registers memory, raise the limit: container.options.ulimit: memlock=-1.",
+        "smaller. If far more was free (free -h), a limit refused it: the container's (container.options.memory), the node's "
+        "vm.overcommit_memory=2, a ulimit. Where RDMA registers memory, raise that: container.options.ulimit: memlock=-1.",
         needle=(
             "Cannot allocate memory",
             "MemoryError",

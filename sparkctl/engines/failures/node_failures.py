@@ -223,9 +223,9 @@ _CHECK_LINK = (
 
 RANK_FAILURES = (
     failure_rule(
-        r"(?P<count>\d+) Workers? \(tasks / actors\) killed due to memory pressure \(OOM\)(?:.*?IP: (?P<ip>[\w.:]+))?"
+        r"(?P<count>\d{1,9}) Workers? \(tasks / actors\) killed due to memory pressure \(OOM\)(?:.*?IP: (?P<ip>[\w.:]+))?"
         r"|^(?:[\w.]+\.)?OutOfMemoryError: Task was killed due to the node running low on memory"
-        r"|exceeds the memory usage threshold of (?P<share>[\d.]*\d).*Ray killed this worker",
+        r"|exceeds the memory usage threshold of (?P<share>[\d.]{0,12}\d).*Ray killed this worker",
         FailureCause.RAY,
         "Ray's memory monitor killed a worker[ on {ip}][: over {share} of the node's memory was in use].",
         "On a Spark it counts the model's own memory: set env.RAY_memory_monitor_refresh_ms: 0 on every node, and let "
@@ -275,6 +275,17 @@ RANK_FAILURES = (
         on="args.distributed-executor-backend",
     ),
     failure_rule(
+        r"Waiting for creating a placement group of specs for (?P<seconds>[6-9]\d|\d{3,6}) seconds\. specs=(?P<specs>\[.{1,200}?\])\.",
+        FailureCause.RAY,
+        "Ray has waited {seconds} seconds for a place for the model's workers: no nodes have what they ask for ({specs}).",
+        "Ask for no more GPUs than there are (args.tensor-parallel-size times args.pipeline-parallel-size), and look at `ray status` in the "
+        "head's container: every Spark has to be there with its GPU, under the address that VLLM_HOST_IP names.",
+        needle="Waiting for creating a placement group",
+        on="args.tensor-parallel-size",
+        weight=FailureWeight.LIKELY,
+        at_any_level=True,
+    ),
+    failure_rule(
         r"Worker exit type: (?P<kind>\w{1,40}) Worker exit detail: (?P<detail>[^.]{1,160})\..{0,80}potential root causes",
         FailureCause.RAY,
         "Ray lost a worker, and does not know why ({kind}: {detail}).",
@@ -288,7 +299,7 @@ RANK_FAILURES = (
         r"(?:(?:^|\s)ray\.(?:exceptions\.)?|^)(?P<what>(?:ActorDiedError|ActorUnavailableError|WorkerCrashedError|NodeDiedError"
         r"|LocalRayletDiedError|OwnerDiedError|RayChannelError|RayChannelTimeoutError|RuntimeEnvSetupError|GetTimeoutError"
         r"|RaySystemError|RayActorError)[:(].*)|RayWorkerProc rank=(?P<rank>\d+) died unexpectedly"
-        r"|\(raylet\).*(?P<said>The node with node id.*marked dead|raylet.*died)",
+        r"|\(raylet\).{0,400}(?P<said>The node with node id.*marked dead|raylet.*died)",
         FailureCause.RAY,
         "Ray lost a worker[ (rank {rank})][: {what}][: {said}].",
         _CHECK_OTHER_NODE,

@@ -13,13 +13,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sparkctl.engines.base import FailureWeight
-from sparkctl.engines.log_rules import FailureRule, failure_rule
 from sparkctl.errors import InvalidInput
 from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.verdict import ChangeDirection, FailureCause
+
+if TYPE_CHECKING:
+    from sparkctl.engines.log_rules import FailureRule
 
 _URL_SCHEME = re.compile(r"^https?://")
 
@@ -127,6 +129,8 @@ def build_trap_rules(engine: str) -> tuple[FailureRule, ...]:
 
 
 def _build_rule(trap: Trap, log: Mapping[str, Any]) -> FailureRule:
+    from sparkctl.engines.log_rules import failure_rule  # not for the traps of nodes and profiles
+
     needles = (log["needle"],) if isinstance(log["needle"], str) else tuple(log["needle"])
     pattern = log.get("pattern") or "|".join(map(re.escape, needles))
     return failure_rule(

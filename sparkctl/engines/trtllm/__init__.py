@@ -131,7 +131,7 @@ _MEMORY_FAILURES = (
         _LOWER_MEMORY_REMEDY,
         FRACTION_FIELD,
         fatal=True,
-        begins=r"^(?:Failed to initialize executor|.{0,200}?(?=\bcudaMalloc))",
+        begins=r"^(?:Failed to initialize executor|Encountered an? error in forward|.{0,200}?(?=\bcudaMalloc))",
         weight=FailureWeight.DEATH,
     ),
     failure_rule(

@@ -304,7 +304,8 @@ _SETTING_FAILURES = (
 # The one-line form of pydantic's error (see engines.line_preparer). Matched after the common rules, which are more exact.
 _VALIDATION_FAILURES = (
     failure_rule(
-        r"validation errors? for SpeculativeConfig: (?P<what>.*?)(?: \[type=.*?input_value=(?P<given>[^,]*).*)?$",
+        r"validation errors? for SpeculativeConfig: (?:Value error, )?(?P<what>.*?)"
+        r"(?: \[type=.*?input_value=(?!ArgsKwargs)(?P<given>[^,]*).*| \[type=.*)?$",
         FailureCause.BAD_VALUE,
         "The speculative configuration is refused: {what}[ (given: {given})]",
         f"Correct {_SPECULATION_FIELD}.",

@@ -13,10 +13,11 @@ from dataclasses import replace
 from functools import lru_cache
 
 from sparkctl.model.lazy_dataclass import dataclass
+from sparkctl.model.text import lazy_pattern
 from sparkctl.model.text.log_line import LogLine
 
 MASK = "••••••"
-_SECRET_NAME_PATTERN = re.compile(
+_SECRET_NAME_PATTERN = lazy_pattern.compile(
     r"SECRET|PASSW|PASS_?PHRASE|PASS_?CODE|CREDENTIAL|CREDEN$|(?:API|ACCESS|PRIVATE|ACCOUNT|MASTER|ENCRYPTION)_?KEY"
     r"|(?:^|_)(?:KEY|PAT|PASS|PW|TOK|JWT|BEARER|CREDS?|COOKIES?|DSN|SAS|SIG|SIGNATURE|T?OTP(?:_SEED)?|PSK|MNEMONIC)_?\d*$"
     r"|_PWD_?\d*$|(?:DB|USER|ROOT|ADMIN|MY|SQL|PG|HTTP|HTTPS|FTP|SMTP|IMAP|MAIL)PW_?\d*$"
@@ -51,22 +52,22 @@ _HARMLESS_WORDS = frozenset(
     ]
 )
 # A token is a secret, the tokens of a text are not: the words around it decide.
-_TOKEN_NAME_PATTERN = re.compile(r"TOKEN_?\d*$")  # HF_TOKEN, HFTOKEN, TOKEN_2
-_TOKEN_WORD_PATTERN = re.compile(r"TOKEN_|[A-Z0-9]_?TOKENS$")  # HF_TOKEN_WRITE, HF_TOKENS; never TOKENS alone
-_COUNT_NAME_PATTERN = re.compile(r"(?:^|_)(?:MAX|MIN|NUM|N|PER)(?:_|$)")
+_TOKEN_NAME_PATTERN = lazy_pattern.compile(r"TOKEN_?\d*$")  # HF_TOKEN, HFTOKEN, TOKEN_2
+_TOKEN_WORD_PATTERN = lazy_pattern.compile(r"TOKEN_|[A-Z0-9]_?TOKENS$")  # HF_TOKEN_WRITE, HF_TOKENS; never TOKENS alone
+_COUNT_NAME_PATTERN = lazy_pattern.compile(r"(?:^|_)(?:MAX|MIN|NUM|N|PER)(?:_|$)")
 # Names for tokens of a text: eos_token, image_tokens, new-token.
 _VOCABULARY_WORDS = (
     r"ADDED|AUDIO|BOI|BOS|BREAK|CACHED|CLS|DRAFT|EOI|EOM|EOS|EOT|FIM|FIRST|FROM|GENERATED|IMAGE|LAST|MASK|MTP|NEW|NEWLINE|NEXT"
     r"|OUTPUT|PAD|PADDING|PENDING|PREFIX|PROMPT|REASONING|SEP|SPECIAL|STOP|THINK|TEXT|TIMESTAMP|UNK|VIDEO|VISION|VISUAL"
 )
-_TEXT_TOKEN_PATTERN = re.compile(rf"(?:^|_)(?:{_VOCABULARY_WORDS})(?:_(?:START|END|BEGIN))?_?TOKEN$")
-_TEXT_WORD_PATTERN = re.compile(
+_TEXT_TOKEN_PATTERN = lazy_pattern.compile(rf"(?:^|_)(?:{_VOCABULARY_WORDS})(?:_(?:START|END|BEGIN))?_?TOKEN$")
+_TEXT_WORD_PATTERN = lazy_pattern.compile(
     rf"(?:^|_)(?:{_VOCABULARY_WORDS}|BATCH|BATCHED|BLOCK|BUDGET|COMPLETION|CONTEXT|COUNT|DECODE|EMBD|EMBED\w*|EXTRA|IDS?|INPUT"
     r"|LEN|LENGTH|LIMIT|PAGE|PARTIAL|PREFILL|RATE|RETURN|RUNNING|SIZE|SKIP|SPECULATIVE|THINKING|THRESHOLD"
     r"|BUCKETS?|BUDGETS|GRAPH|INTER|LATENCY|SPEC|TIME|TOTAL|TYPES?|USAGE|WAITING)(?:_|$)"
 )
 # In a log a name with small letters is a setting or prose: it needs more than "key" or "pass".
-_STRONG_NAME_PATTERN = re.compile(
+_STRONG_NAME_PATTERN = lazy_pattern.compile(
     r"SECRET|PASSW|PASS_?PHRASE|CREDENTIAL|AUTHORIZATION|(?:API|ACCESS|PRIVATE|ACCOUNT|MASTER|ENCRYPTION|AUTH|PASS|SIGNING|ADMIN)"
     r"_?KE?Y?S?_?\d*$|[A-Z\d]_?TOKENS?_?\d*$|CONN(?:ECTION)?_?STR|WEB_?HOOK|(?:^|_)(?:SET_)?COOKIES?$|_(?:PWD|PW|DSN|JWT|CREDS?)_?\d*$"
 )
@@ -92,7 +93,7 @@ _AMBIGUOUS_NAMES = frozenset(
 _SECRET_QUERY_NAMES = frozenset(
     ["ACCESS_TOKEN", "API_KEY", "KEY", "SIG", "SIGNATURE", "TOKEN", "X_AMZ_SIGNATURE", "X_GOOG_SIGNATURE"]
 )  # ?token=V in a URL
-_SECRET_HEADER_PATTERN = re.compile(
+_SECRET_HEADER_PATTERN = lazy_pattern.compile(
     r"(?:X_)?API_KEY|(?:PROXY_)?AUTHORIZATION|(?:SET_)?COOKIE|X_(?:AUTH|ACCESS|AMZ_SECURITY|GITLAB|VAULT)_TOKEN|PRIVATE_TOKEN"
     r"|X_GOOG_API_KEY"
 )
@@ -117,73 +118,82 @@ _TOKEN_SHAPES = {
     "AKIA": r"[A-Z0-9]{16}(?![\w.-])", "ASIA": r"[A-Z0-9]{16}(?![\w.-])",
     "eyJ": r"[\w-]{8,400}+\.[\w-]{8}",  # a JSON web token
 }  # fmt: skip
-_TOKEN_PATTERN = re.compile(
+_TOKEN_PATTERN = lazy_pattern.compile(
     rf"{_TOKEN_START}(?:{'|'.join(re.escape(start) + rest for start, rest in _TOKEN_SHAPES.items())})[\w-]*+(?:[.=][\w-]++)*+"
 )
-_PRIVATE_KEY_PATTERN = re.compile(
+_MIN_TOKEN_CHARS = 15  # of the shortest one, xoxb- and ten more
+_PRIVATE_KEY_PATTERN = lazy_pattern.compile(
     r"-----BEGIN (?P<kind>[A-Z\d ]{0,40}PRIVATE KEY(?: BLOCK)?)-----(?:[^-]++|-(?!----))*+(?P<end>-----END (?P=kind)-----)?"
 )
-_KEY_LINE_PATTERN = re.compile(r"\s*+[A-Za-z\d+/]{2,100}+={0,2}+\s*+")
+_KEY_LINE_PATTERN = lazy_pattern.compile(r"\s*+[A-Za-z\d+/]{2,100}+={0,2}+\s*+")
 # A URL whose path is the secret.
-_WEBHOOK_PATTERN = re.compile(
+_WEBHOOK_PATTERN = lazy_pattern.compile(
     r"(?P<head>hooks\.slack(?:-gov)?\.com/(?:services|workflows|triggers)/|discord(?:app)?\.com/api/(?:v\d{1,2}/)?webhooks/"
     r"|webhook\.office\.com/webhookb2/|api\.telegram\.org/bot)[^\s\"'<>\\]++"
 )
 _WEBHOOK_HOSTS = ("hooks.slack", "/webhooks/", "webhook.office.com", "api.telegram.org/bot")
 # The token after "bearer", in a header or a log line; not a word of prose.
-_BEARER_PATTERN = re.compile(rf"(?P<head>\b[Bb]earer{_COLOUR}\s++{_COLOUR})(?P<value>[\w.~+/=-]{{12,}}+)")
-_RANDOM_CHAR_PATTERN = re.compile(r"[\d.~+/=_]")
+_BEARER_PATTERN = lazy_pattern.compile(rf"(?P<head>\b[Bb]earer{_COLOUR}\s++{_COLOUR})(?P<value>[\w.~+/=-]{{12,}}+)")
+_RANDOM_CHAR_PATTERN = lazy_pattern.compile(r"[\d.~+/=_]")
 # scheme://user:PASSWORD@host; a password that is only ${A_REFERENCE} is not one yet.
-_URL_PASSWORD_PATTERN = re.compile(r"""(?P<head>://[^\s/:@"<>]*+:)(?!\$\{\w++\}@)(?P<value>[^\s/"<>]+)(?=@)""")
+_URL_PASSWORD_PATTERN = lazy_pattern.compile(
+    r"""(?P<head>://[^\s/:@"<>]*+:)(?!\$\{\w++\}@)(?P<value>[^\s/"<>]+)(?=@)"""
+)
 # The same of a database, whose password may have a slash; not redis://host:6379/0 with an @ behind it.
-_DATABASE_PASSWORD_PATTERN = re.compile(
+_DATABASE_PASSWORD_PATTERN = lazy_pattern.compile(
     r"""(?P<head>\b(?:postgres(?:ql)?|mysql|mariadb|mongodb|rediss?|amqps?)(?:\+\w{1,20}+)?+://[^\s/:@"<>]*+:)"""
     r"""(?!\$\{\w++\}@|\d++/)(?P<value>[^\s"<>@]++)(?=@)"""
 )
 # curl -u user:PASSWORD, docker login -p PASSWORD
-_CURL_PASSWORD_PATTERN = re.compile(
+_CURL_PASSWORD_PATTERN = lazy_pattern.compile(
     r"""(?P<head>(?<=[ \t])(?:-u[ \t]*+|--(?:proxy-)?user(?:[ \t]++|=))(?P<quote>["'])?+[^\s:"'$-][^\s:"']{0,200}+:)"""
     r"""(?!\$|[\d:]++(?:\s|$))(?P<value>(?(quote)[^"'\n]++|[^\s"'$]++))"""
 )
-_LOGIN_PASSWORD_PATTERN = re.compile(
+_LOGIN_PASSWORD_PATTERN = lazy_pattern.compile(
     r"""(?P<head>\b(?:docker|podman|nerdctl|registry|oras)[ \t]++login\b[^\n]{0,200}?[ \t]-p[ \t]*+=?+["']?)(?P<value>[^\s"'$]++)"""
 )
 # A line of a .netrc: machine h login u password V. Alone on its line the word may also be one of a sentence.
-_NETRC_PASSWORD_PATTERN = re.compile(
+_NETRC_PASSWORD_PATTERN = lazy_pattern.compile(
     r"""(?P<head>\blogin[ \t]++\S{1,200}+[ \t]++password[ \t]++|^[ \t]*+password[ \t]++(?=\S*[\d~+/=_!@#$%^&*]\S*[ \t]*+$))"""
     r"""(?P<value>\S++)""",
     re.MULTILINE,
 )
 # https://TOKEN@host, and https://TOKEN:@host; in other schemes the user is not a secret, ssh://milo@spark1.
-_URL_TOKEN_PATTERN = re.compile(
+_URL_TOKEN_PATTERN = lazy_pattern.compile(
     r"""(?P<head>\b(?:https?|wss?)(?:://|:\\/\\/|%3A%2F%2F))(?!\$\{\w++\}@)(?P<value>[^\s/:@"'<>?\#\\]++)(?=(?::(?:x-oauth-basic|••••••)?)?@)""",
     re.IGNORECASE,
 )
 # A name and its assignment: name=, "name": and \"name\": in a quoted text, os.environ["name"] = , name -> , and a tab alone.
-_ASSIGNED_NAME_PATTERN = re.compile(
+_ASSIGNED_NAME_PATTERN = lazy_pattern.compile(
     rf"""(?<![\w.-])(?P<name>[\w.-]++){_COLOUR}(?P<close>\\*+["']?)\]?{_COLOUR}[ \t]*+"""
     rf"""(?P<sign>:=|=>|-{{1,2}}+>|={{1,2}}+|:(?![:/])|%3[Dd]|>|→|,(?=[ \t]*+[bB]?+\\*+["'])|(?<=\t))(?P<gap>[ \t]*+){_COLOUR}(?=[^\s])"""
 )
 # --name value; setenv NAME value, ENV NAME value
-_FLAG_NAME_PATTERN = re.compile(r"-(?<![\w.-]-)-?(?P<name>[A-Za-z][\w.-]*+)[ \t]++(?=[^\s-])")
-_ENV_SET_PATTERN = re.compile(r"(?:set(?:env| -[gU]?x)|ENV)[ \t]++(?P<name>\w++)[ \t]++(?=[^\s-])")
+_FLAG_NAME_PATTERN = lazy_pattern.compile(r"-(?<![\w.-]-)-?(?P<name>[A-Za-z][\w.-]*+)[ \t]++(?=[^\s-])")
+_ENV_SET_PATTERN = lazy_pattern.compile(r"(?:set(?:env| -[gU]?x)|ENV)[ \t]++(?P<name>\w++)[ \t]++(?=[^\s-])")
 _WEAK_SIGNS = ("-", "→", "\t")  # an arrow or a tab, behind which prose may stand, too
-_OPEN_QUOTE_PATTERN = re.compile(r"""(?:[bBrRuUfF]{0,2}|\$)(?P<escape>\\*+)(?P<quote>["'])""")
-_BARE_VALUE_PATTERN = re.compile(
+_OPEN_QUOTE_PATTERN = lazy_pattern.compile(r"""(?:[bBrRuUfF]{0,2}|\$)(?P<escape>\\*+)(?P<quote>["'])""")
+_BARE_VALUE_PATTERN = lazy_pattern.compile(
     r"""(?:[^\s&;|"',)\]}<>`\\\x1b$]++|\$(?:\{[^}\s]{0,400}+\})?+|[)\]}<>`](?![\s,;)\]}<>`"'.\\]|$)|\\(?![\\"'nrt])"""
     r"""|,(?![\s"'\[({\\]|$|[\w.-]{1,80}+["']?[:=]))++"""
 )
-_AUTH_SCHEME_PATTERN = re.compile(r"(?:Bearer|Basic|Token|Digest|ApiKey|Negotiate)[ \t]++(?=[^\s\"',;])", re.IGNORECASE)
-_ANY_AUTH_SCHEME_PATTERN = re.compile(
+_AUTH_SCHEME_PATTERN = lazy_pattern.compile(
+    r"(?:Bearer|Basic|Token|Digest|ApiKey|Negotiate)[ \t]++(?=[^\s\"',;])", re.IGNORECASE
+)
+_ANY_AUTH_SCHEME_PATTERN = lazy_pattern.compile(
     r"[A-Za-z][\w-]{0,40}+[ \t]++(?=[^\s\"',;])"
 )  # for the one header that always has a scheme
-_NEXT_COOKIE_PATTERN = re.compile(r";[ \t]*+(?=[^\s;=\"']{1,200}+=)")
-_PAIR_START_PATTERN = re.compile(r"""[(\[][bB]?["']$|[(\[].$""", re.DOTALL)  # before a name: ("name", (b"name"
-_BRACKET_PATTERN = re.compile(r"""[\[\](){}\n]|(?<!\\)\\*+["']""")
-_REFERENCE_PATTERN = re.compile(rf"\$\{{\w++(?::?-(?:{MASK})?)?\}}|\$\w++|\$\(.*|\{{\{{.*|%s|%\(.*", re.DOTALL)
+_NEXT_COOKIE_PATTERN = lazy_pattern.compile(r";[ \t]*+(?=[^\s;=\"']{1,200}+=)")
+_PAIR_START_PATTERN = lazy_pattern.compile(
+    r"""[(\[][bB]?["']$|[(\[].$""", re.DOTALL
+)  # before a name: ("name", (b"name"
+_BRACKET_PATTERN = lazy_pattern.compile(r"""[\[\](){}\n]|(?<!\\)\\*+["']""")
+_REFERENCE_PATTERN = lazy_pattern.compile(
+    rf"\$\{{\w++(?::?-(?:{MASK})?)?\}}|\$\w++|\$\(.*|\{{\{{.*|%s|%\(.*", re.DOTALL
+)
 _EMPTY_VALUES = frozenset(["...", "none", "null", "nil", "true", "false", "undefined", "unset", MASK])
 _KEY_CHOICE = "generate"  # `api_key: generate` of a profile asks for a key, and is none
-_NUMBER_PATTERN = re.compile(r"[-+]?\d[\d.,]*+%?")
+_NUMBER_PATTERN = lazy_pattern.compile(r"[-+]?\d[\d.,]*+%?")
 _PROSE_WORDS = frozenset(
     [
         "a",
@@ -220,18 +230,18 @@ _PROSE_WORDS = frozenset(
         "with",
     ]
 )
-_JSON_STRING_PATTERN = re.compile(r'"(?:[^"\\]++|\\.)*+\\?(?:"|\Z)')
-_VARIABLE_NAME_PATTERN = re.compile(r"[\w.-]++")
-_FLAG_START_PATTERN = re.compile(r"-[A-Za-z]")
+_JSON_STRING_PATTERN = lazy_pattern.compile(r'"(?:[^"\\]++|\\.)*+\\?(?:"|\Z)')
+_VARIABLE_NAME_PATTERN = lazy_pattern.compile(r"[\w.-]++")
+_FLAG_START_PATTERN = lazy_pattern.compile(r"-[A-Za-z]")
 # A name whose value may be a secret, and its assignment: a fast check on lower-case text that never misses what
 # `_find_named_value_spans` finds. Most lines of an engine mention tokens with their number.
-_SUSPECT_NAME_PATTERN = re.compile(
+_SUSPECT_NAME_PATTERN = lazy_pattern.compile(
     r"(?:secre|passw|pass_?[pc]|cred|authori|auth[_-]?[ckhdsvlijb]|cookie|dsn|jwt|bearer|web_?hook|conn(?:ection)?_?str|dockerc|token_"
     r"|api[_-]?k|(?<=[\w?&-])(?:tok|auth|pwd?(?![a-z])|pass(?![a-z])|key(?![a-rt-z])|pat(?![a-z])|s(?:as|ig)(?![a-mo-z])|otp|psk|mnemonic))"
     rf"[\w.-]{{0,100}}+{_COLOUR}\\*+[\"']?\]?{_COLOUR}[ \t]*+(?:=|%3d|>|:(?![:/])(?![ \t]*+[\d.]{{1,12}}+(?:[,\s%]|$))"
     rf"|:=|-{{1,2}}+>|→|(?<=\t)[^\s-]|,[ \t]*+b?+\\*+[\"'])"
 )
-_CAMEL_CASE_PATTERN = re.compile(r"(?<=[a-z\d])(?=[A-Z])")
+_CAMEL_CASE_PATTERN = lazy_pattern.compile(r"(?<=[a-z\d])(?=[A-Z])")
 _MAX_NAME_CHARS = 200
 _MAX_UNMASKED_CHARS = (
     1024  # of text after a secret's flag that does not look like a secret: more would be read again and again
@@ -282,7 +292,10 @@ def _is_secret_in_log(name: str, sign: str, before: str) -> bool:
 
 def contains_token(text: str) -> bool:
     """Tell whether ``text`` contains the shape of a known token."""
-    return _TOKEN_PATTERN.search(text) is not None
+    if len(text) < _MIN_TOKEN_CHARS:
+        return False
+    # a token holds no white space, and most words of a note are short
+    return any(_TOKEN_PATTERN.search(word) is not None for word in text.split() if len(word) >= _MIN_TOKEN_CHARS)
 
 
 def find_secret_values(env: Mapping[str, str] | Iterable[tuple[str, str]]) -> frozenset[str]:
@@ -695,11 +708,11 @@ def _find_secret_key_values(value: object, *, secret: bool) -> Iterator[str]:
 
 
 # name = value, as in INI files, and name: value after another name; the rest of the line is masked.
-_NAME_IN_TEXT_PATTERN = re.compile(
+_NAME_IN_TEXT_PATTERN = lazy_pattern.compile(
     rf"""(?<![\w.-])(?P<name>[\w.-]++)["']?(?:\s*+:\s++|\s++=\s*+|=\s++)(?=\S)(?!["']?{MASK}|(?:Bearer|Basic|Token)\s++{MASK})"""
 )
 # name: with its value on the following, more indented lines: a block of YAML, or a map.
-_BLOCK_START_PATTERN = re.compile(
+_BLOCK_START_PATTERN = lazy_pattern.compile(
     r"""(?P<indent>[\s-]*+)["']?(?P<name>[A-Za-z_][\w.-]*+)["']?\s*+:\s*+(?:[|>][-+\d]*+\s*+)?(?:#.*)?"""
 )
 _PEM_BEGIN, _PEM_END = (

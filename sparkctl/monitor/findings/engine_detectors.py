@@ -40,6 +40,12 @@ def _build_evidence(*figures: tuple[str, float | None, str, str | None]) -> tupl
     )
 
 
+REJECTED_DRAFTS_REMEDY = (
+    "check that the draft model belongs to this checkpoint and its revision, and that its layers are not quantized "
+    "in a way that the engine cannot read; try it without drafts (take the speculative flags out of args)"
+)
+
+
 class RejectedDraftsDetector:
     """Drafts are verified and thrown away.
 
@@ -79,8 +85,7 @@ class RejectedDraftsDetector:
                         Severity.NOTE if is_free else Severity.WARNING,
                         snapshot.node,
                         f"{one.name} {words}: each step pays for them and yields one token",
-                        remedy="check that the draft model belongs to this checkpoint and its revision, and that its layers are not quantized "
-                        "in a way that the engine cannot read; try it without drafts (take the speculative flags out of args)",
+                        remedy=REJECTED_DRAFTS_REMEDY,
                         instance=one.name,
                         evidence=evidence,
                         since=_get_since(all_rejected, standing),

@@ -105,13 +105,13 @@ def compute_fastest_decline(readings: Sequence[MeminfoReading]) -> float | None:
     """Return the fastest fall of MemAvailable (bytes/s) from any reading of the last second to now, None if there is
     none.
     """
-    now, best = readings[-1], 0.0
-    for reading in reversed(readings[:-1]):
-        span = now.at - reading.at
+    at, available, best = readings[-1].at, readings[-1].available, 0.0
+    for before, was_available, _, _, _ in reversed(readings):
+        span, fall = at - before, was_available - available
         if span > RATE_WINDOW_SECONDS and best:
             break
-        if reading.available > now.available and span >= _MIN_RATE_SPAN_SECONDS:
-            best = max(best, (reading.available - now.available) / span)
+        if fall > best * span and span >= _MIN_RATE_SPAN_SECONDS:
+            best = fall / span
     return best or None
 
 

@@ -14,6 +14,7 @@ MAX_BYTES = 512 * 1024
 MAX_ALIASES = 200
 MAX_ITEMS = 50_000
 MAX_DEPTH = 40
+_MAX_COMPOSED_DEPTH = 200  # of nodes, before anything else is known of them
 _ALIAS_PATTERN = re.compile(r"(?<![\w\"'&*])\*[A-Za-z0-9_-]+")
 _CONTROL_CHARACTERS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x80-\x84\x86-\x9f\ufffe\uffff]")
 
@@ -91,6 +92,18 @@ def _parse_documents(text: str, as_written: bool) -> tuple[list[Any], list[tuple
 
     class Loader(yaml.SafeLoader):
         """Plain data only; an unknown tag is ignored and its value is read."""
+
+        depth = 0
+
+        def compose_node(self, parent: Any, index: Any) -> Any:
+            self.depth += 1
+            if (
+                self.depth > _MAX_COMPOSED_DEPTH
+            ):  # long before Python's own limit: time grows with the square of the depth
+                raise RecursionError
+            node = super().compose_node(parent, index)
+            self.depth -= 1
+            return node
 
     Loader.add_multi_constructor("", _ignore_tag)
     Loader.add_multi_constructor("!", _ignore_tag)

@@ -11,17 +11,18 @@ they were counted, as many new lines would be skipped after a break.
 
 from __future__ import annotations
 
-import calendar
 import re
 import struct
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import field
+from datetime import date
 from typing import NamedTuple, Protocol
 
 from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.text.log_line import LogLine
 
+_EPOCH_DAY = date(1970, 1, 1).toordinal()
 _STAMP_BYTES = 31  # "2026-11-20T23:13:59.123456789Z " as the daemon writes it, always UTC, always nine digits
 _FRAGMENT_BYTES = 16384  # bytes of text after which Docker cuts
 _FRAME_HEADER = struct.Struct(">BxxxI")  # which stream, and the bytes that follow
@@ -426,9 +427,10 @@ class LogLineAssembler:
 def parse_timestamp_ns(stamp: bytes) -> int:
     """Return unix time in nanoseconds of ``2026-11-20T23:13:59.123456789Z``; 0 for any other text."""
     try:
-        date = tuple(int(stamp[a:b]) for a, b in ((0, 4), (5, 7), (8, 10), (11, 13), (14, 16), (17, 19)))
+        days = date(int(stamp[:4]), int(stamp[5:7]), int(stamp[8:10])).toordinal() - _EPOCH_DAY
+        seconds = 3600 * int(stamp[11:13]) + 60 * int(stamp[14:16]) + int(stamp[17:19])
         fraction = stamp[20:].rstrip(b"Z")[:9].ljust(9, b"0")
-        return calendar.timegm((*date, 0, 0, 0)) * 1_000_000_000 + int(fraction)
+        return (86400 * days + seconds) * 1_000_000_000 + int(fraction)
     except ValueError:
         return 0
 

@@ -31,7 +31,11 @@ def tcp_error(node: str, route: SshTarget, error: OSError, where: str) -> NodeEr
     """Return the error for a failed TCP connection."""
     place = f"{where}{route.host}:{route.port}"
     if isinstance(error, socket.gaierror):
-        hint = f"check the name; try: getent hosts {route.host}"
+        is_local = route.host.endswith(".local")
+        check = (
+            "a .local name needs mDNS on this network; an IP address works without" if is_local else "check the name"
+        )
+        hint = f"{check}; try: getent hosts {route.host}"
         return NodeUnreachable(node, f"{where}{route.host}: no such name", hint)
     if isinstance(error, ConnectionRefusedError):
         hint = "the machine is there, no SSH server listens on that port; check the port, or start ssh on the node"

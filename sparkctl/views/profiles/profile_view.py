@@ -20,6 +20,7 @@ from sparkctl.model.reference import (
     find_context,
     find_rate_of_any_task,
     find_ready_seconds,
+    list_acceptance_words,
     list_source_names,
     select_comparable,
 )
@@ -27,10 +28,7 @@ from sparkctl.model.text.sanitize import sanitize_line, sanitize_lines
 from sparkctl.model.text.secrets import MASK, is_secret_name, redact, redact_word, redact_words
 from sparkctl.model.text.units import format_duration, format_gib
 from sparkctl.profiles.importers.profile_draft import ImportReport, ImportResult, KeyOutcome, KeyRecord
-from sparkctl.profiles.profile_library import ProfileSummary
-from sparkctl.profiles.profile_lint import StartWarning
 from sparkctl.profiles.redaction import find_profile_secrets, redact_value
-from sparkctl.views.meter_view import list_acceptance_words
 from sparkctl.views.text.line_wrap import align_cells, wrap_cells, wrap_line, wrap_text
 from sparkctl.views.text.styled_text import (
     Span,
@@ -43,6 +41,8 @@ from sparkctl.views.text.styled_text import (
 
 if TYPE_CHECKING:
     from sparkctl.commands.import_profile import ImportedProfile
+    from sparkctl.profiles.profile_library import ProfileSummary
+    from sparkctl.profiles.profile_lint import StartWarning
 
 _MIN_TITLE_COLUMNS = 24  # of a title beside what stands before it
 _LABEL_INDENT = 12  # below the value of a labelled line

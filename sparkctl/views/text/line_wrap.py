@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from sparkctl.model.lazy_dataclass import dataclass
+from sparkctl.model.text import lazy_pattern
 from sparkctl.model.text.sanitize import sanitize_lines
 from sparkctl.views.text.styled_text import (
     Span,
@@ -23,10 +24,10 @@ _PROGRAM_NAMES = r"(?:sudo|sparkctl|docker|ssh|ssh-[a-z-]+|systemctl|journalctl|
 # A command starts a line, or follows a colon or the gap after a label; it ends with the sentence, a backtick or a gap.
 _COMMAND_START = r"(?:(?<=: )|(?<=  )|(?<=^))"
 _COMMAND_REGEX = rf"{_COMMAND_START}{_PROGRAM_NAMES} .+?(?=; |\. |, or |   |$)"
-_PIECE_PATTERN = re.compile(rf"[^\s`]*(?:`[^`]+`[^\s`]*)+|{_COMMAND_REGEX}|\S+")
-_COMMAND_PATTERN = re.compile(_COMMAND_REGEX)
+_PIECE_PATTERN = lazy_pattern.compile(rf"[^\s`]*(?:`[^`]+`[^\s`]*)+|{_COMMAND_REGEX}|\S+")
+_COMMAND_PATTERN = lazy_pattern.compile(_COMMAND_REGEX)
 _MIN_TEXT_COLUMNS = 8  # a sentence beside a head gets at least this many columns
-_WORD_PATTERN = re.compile(r"""(?:'[^']*'|"[^"]*"|\\.|\S)+""")
+_WORD_PATTERN = lazy_pattern.compile(r"""(?:'[^']*'|"[^"]*"|\\.|\S)+""")
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@ terminal library."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from functools import lru_cache
@@ -13,6 +12,7 @@ from sparkctl.model.finding import Severity
 from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.node import NodeState
 from sparkctl.model.phase import Phase
+from sparkctl.model.text import lazy_pattern
 from sparkctl.model.text.sanitize import sanitize_line
 
 
@@ -80,7 +80,7 @@ def make_row(*parts: Span | str) -> TextRow:
 
 # Characters of one column by Rich's table (a test holds that), among them all of sparkctl's own symbols: with them alone
 # a text needs no table, and `status` need not import Rich.
-_NARROW_PATTERN = re.compile("[ -~°·×–—‖‹›…•←-↓−≈─-◼✓✕⠀-⣿]*")
+_NARROW_PATTERN = lazy_pattern.compile("[ -~°·×–—‖‹›…•←-↓−≈─-◼✓✕⠀-⣿]*")
 
 
 def measure_text(text: str) -> int:
@@ -277,7 +277,7 @@ _SYMBOL_STYLES = {"●": TextStyle.GOOD, "✓": TextStyle.GOOD, "◐": TextStyle
                   "◍": TextStyle.BAD, "✕": TextStyle.BAD, "◌": TextStyle.ATTENTION}  # fmt: skip
 # what is painted in a line of text: the symbols of states, the parts of a bar, the words before a command or a source, and
 # the level of a diagnostic
-_PAINTED_PATTERN = re.compile(
+_PAINTED_PATTERN = lazy_pattern.compile(
     rf"(?P<symbol>[{''.join(_SYMBOL_STYLES)}])(?= )|(?P<accent>█+)|(?P<label>▒+|░+|^ *(?:then|try|source):|(?<=: )info(?=\[))"
     r"|(?P<bad>(?<=: )error(?=\[))|(?P<attention>(?<=: )warning(?=\[))"
 )

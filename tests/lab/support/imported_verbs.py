@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import gc
 import importlib
-import pkgutil
 from pathlib import Path
 
 import sparkctl
@@ -15,9 +14,11 @@ import sparkctl
 _LEFT_OUT = ("tui", "simulator", "simulation", "simulated_engine", "demo", "__main__")
 
 gc.disable()  # nothing of what is imported goes away
-for _found in pkgutil.walk_packages(sparkctl.__path__, "sparkctl."):
-    if not set(_found.name.split(".")).intersection(_LEFT_OUT):
-        importlib.import_module(_found.name)
+_root = Path(sparkctl.__path__[0])
+for _file in sorted(_root.rglob("*.py")):  # pkgutil.walk_packages would import the packages that are left out
+    _parts = _file.relative_to(_root).with_suffix("").parts
+    if not set(_parts).intersection(_LEFT_OUT):
+        importlib.import_module(".".join(("sparkctl", *_parts)).removesuffix(".__init__"))
 for _name in ("asyncssh", "docker", "h11", "sqlite3", "yaml"):  # what they import inside functions
     importlib.import_module(_name)
 

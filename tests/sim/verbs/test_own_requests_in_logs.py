@@ -13,9 +13,9 @@ from sparkctl.commands.show_log import ShowLog, show_log
 from sparkctl.commands.stop.stop_instance import StopInstance, stop_instance
 from sparkctl.config import load_config
 from sparkctl.context import CommandContext
-from sparkctl.logs.line_patterns import REQUEST_MARK
 from sparkctl.model.engine_metrics import EngineMeter
 from sparkctl.model.events import Event, LogArrived
+from sparkctl.model.launch_plan import REQUEST_MARK
 from sparkctl.model.node import Node
 from sparkctl.model.phase import Phase
 from sparkctl.model.text.log_line import LogLine

@@ -32,8 +32,8 @@ from statistics import median_low
 
 from sparkctl import engines
 from sparkctl.engines.line_preparer import LinePreparer
-from sparkctl.logs.line_patterns import mark_request_path
 from sparkctl.model.engine_metrics import EngineMeter, EngineMetrics, StatsLine, StatsLineKind
+from sparkctl.monitor.engine_probe import mark_request_path
 from sparkctl.monitor.meters.metrics_window import MetricsWindow
 
 TOLERANCE = 0.02

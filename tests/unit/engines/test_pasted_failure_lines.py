@@ -117,6 +117,14 @@ DEATHS = [
         "should be JSON",
     ),
     ("AssertionError: Unsupported cuda arch sm121", FailureCause.KERNEL_UNSUPPORTED, "image", "sm121"),
+    # In the shape of text-embeddings-inference's logger; the words of backends/candle/src/lib.rs.
+    (
+        "2026-07-24T10:00:02.123456Z ERROR text_embeddings_backend: backends/src/lib.rs:567: Could not start Candle backend: "
+        "Could not start backend: Runtime compute cap 121 is not compatible with compile time compute cap 90",
+        FailureCause.KERNEL_UNSUPPORTED,
+        "image",
+        "built for GPUs of sm_90",
+    ),
     # The kernel's own log, as dmesg and the journal print it.
     (
         "[  100.0] mlx5_core 0000:01:00.0: mlx5_cmd_out_err:808:(pid 1): CREATE_MKEY(0x200) op_mod(0x0) failed, err(-12)",

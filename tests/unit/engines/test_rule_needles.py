@@ -57,6 +57,8 @@ def _make_text(tree: Any, choose: Callable[[int], int]) -> str:
             text += "".join(_make_text(value[2], choose) for _ in range(value[0]))
         elif code is codes.BRANCH:
             text += _make_text(value[1][choose(len(value[1]))], choose)
+        elif code is codes.GROUPREF_EXISTS:  # of a group that is left out
+            text += _make_text(value[2] or (), choose)
     return text
 
 

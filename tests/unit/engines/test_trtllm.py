@@ -118,6 +118,11 @@ def explain_component(component: str) -> str:
         (explain_component("Sampler"), FailureCause.CUDA_OUT_OF_MEMORY, "args.max_num_tokens"),
         (TORCH, FailureCause.CUDA_OUT_OF_MEMORY, "args.kv_cache_free_gpu_memory_fraction"),
         (
+            f"[11/12/2025-11:21:22] [TRT-LLM] [E] Encountered an error in forward function: {TORCH[24:]}\n{TORCH}",
+            FailureCause.CUDA_OUT_OF_MEMORY,
+            "args.kv_cache_free_gpu_memory_fraction",
+        ),
+        (
             "Error: No such option: --max-batch-size (Possible options: --max_batch_size)",
             FailureCause.UNKNOWN_FLAG,
             "args.max-batch-size",

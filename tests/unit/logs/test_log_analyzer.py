@@ -8,10 +8,11 @@ import pytest
 
 from sparkctl.engines import load_engine
 from sparkctl.logs.analyzer import LogAnalyzer
-from sparkctl.logs.line_patterns import mark_request_path, parse_log_time
+from sparkctl.logs.line_patterns import parse_log_time
 from sparkctl.model.launch_plan import ReadinessRule
 from sparkctl.model.phase import Phase
 from sparkctl.model.verdict import FailureCause
+from sparkctl.monitor.engine_probe import mark_request_path
 from tests.unit.conftest import READY
 
 Reader = Callable[..., LogAnalyzer]

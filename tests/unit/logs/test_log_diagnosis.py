@@ -10,10 +10,11 @@ from sparkctl import engines
 from sparkctl.engines.line_preparer import LinePreparer
 from sparkctl.logs.analyzer import LogDiagnosis
 from sparkctl.logs.diagnosis import LogDiagnoser
-from sparkctl.logs.line_patterns import mark_request_path
 from sparkctl.model.engine_metrics import EngineFactName
 from sparkctl.model.phase import Phase
 from sparkctl.model.verdict import Confidence, FailureCause
+from sparkctl.monitor.engine_probe import mark_request_path
+from sparkctl.views.diagnosis_view import format_diagnosis
 from tests.unit.engines.test_failed_start_logs import DEATHS, VERSIONS, build_death_log
 
 DECODE = "[2026-05-01 10:09:00] Decode batch, #running-req: 3, #token: 422, token usage: 0.00, gen throughput (token/s): 14.7"
@@ -567,6 +568,36 @@ def test_the_acceptance_of_drafts_is_a_fact(engine: str, line: str, said: str) -
     by_line.feed_raw_line(line)
     for found in (by_block.build_diagnosis(), by_line.build_diagnosis()):
         assert {one.name: one.value for one in found.facts}[EngineFactName.DRAFT_ACCEPTANCE] == said
+
+
+def test_ranks_that_talk_over_sockets_are_a_fact_with_advice_and_no_failure() -> None:
+    """From nccl's ncclNetInit, as in a container without /dev/infiniband."""
+    text = (
+        "(APIServer pid=1) INFO 07-21 10:00:02 [utils.py:325] vLLM API server version 0.25.1\n"
+        "spark1:88:88 [0] NCCL INFO NET/IB : No device found.\n"
+        "spark1:88:88 [0] NCCL INFO NET/Socket : Using [0]enP7s7:192.168.1.20<0>\n"
+        "spark1:88:88 [0] NCCL INFO Using network Socket\n"
+        "(APIServer pid=1) INFO:     Application startup complete.\n"
+    )
+    by_block, by_line = LogDiagnoser(), LogDiagnoser()
+    by_block.feed_block(text.encode())
+    for line in text.splitlines():
+        by_line.feed_raw_line(line)
+    for found in (by_block.build_diagnosis(), by_line.build_diagnosis()):
+        assert found.verdict is None
+        assert {one.name: one.value for one in found.facts}[EngineFactName.NETWORK] == "plain sockets, not RDMA"
+        assert any("/dev/infiniband" in line for line in format_diagnosis(found, str, None))
+
+
+def test_few_accepted_drafts_say_what_to_do() -> None:
+    found = LogDiagnoser("vllm")
+    found.feed_block(
+        b"(APIServer pid=1) INFO 08-20 10:10:11 [metrics.py:100] SpecDecoding metrics: Mean acceptance length: 1.29, "
+        b"Accepted throughput: 22.70 tokens/s, Drafted throughput: 154.41 tokens/s, Accepted: 227 tokens, Drafted: 1544 tokens, "
+        b"Per-position acceptance rate: 0.210, 0.084, Avg Draft acceptance rate: 14.7%\n"
+    )
+    shown = format_diagnosis(found.build_diagnosis(), str, None)
+    assert any("to do: if it stays so low, drafts cost more than they give" in line for line in shown)
 
 
 LLAMACPP = "llama_model_loader: loaded meta data with 40 key-value pairs and 579 tensors from /m.gguf (version GGUF V3 (latest))"

@@ -6,8 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkctl.logs.line_patterns import REQUEST_MARK, drop_own_requests, is_own_request, mark_request_path
+from sparkctl.logs.line_patterns import drop_own_requests, is_own_request
+from sparkctl.model.launch_plan import REQUEST_MARK
 from sparkctl.model.text.log_line import LogLine
+from sparkctl.monitor.engine_probe import mark_request_path
 from sparkctl.node.guard import kill_requests
 
 OURS = [

@@ -16,6 +16,7 @@ from sparkctl.model.guard_state import GuardAction, GuardMemoryReading, GuardRec
 from sparkctl.model.launch_plan import LaunchPlan
 from sparkctl.model.memory_fit import MemoryHolder
 from sparkctl.model.phase import Phase
+from sparkctl.model.text.log_line import LogLine
 from sparkctl.model.text.units import GIB
 from sparkctl.model.verdict import LAST_LINE_ORIGIN, FailureCause
 from tests.unit.conftest import READY
@@ -52,6 +53,20 @@ def test_cuda_out_of_memory_is_proved_by_its_line_whatever_the_exit_code(
         assert verdict.evidence[0].line == 2
         assert "out of memory" in verdict.evidence[0].text
         assert verdict.field == "args.mem-fraction-static"
+
+
+@pytest.mark.parametrize("error", ["[ERROR] the node LoadImage failed", "app - ERROR - ValueError: no face"])
+def test_an_error_of_a_program_at_work_is_why_its_container_ended_with_one(
+    error: str, plan: LaunchPlan, container: Make
+) -> None:
+    lines = ("To see the GUI go to: http://0.0.0.0:8188", *["got prompt"] * 9, f"2026-05-01 10:00:00,123 - {error}")
+    log = LogAnalyzer(engine=load_engine("container"), ready=plan.ready, whole=True, is_unknown=True)
+    log.feed_lines(LogLine(when="", text=text, number=at) for at, text in enumerate(lines, 1))
+    assert log.end_cause is None
+    assert log.last_words is None
+    verdict = start_verdict.build_exit_verdict(plan, log, make_ended_container(container, 1))
+    assert verdict.cause is FailureCause.CRASHED
+    assert error.rpartition("ERROR")[2].strip("] -") in verdict.evidence[0].text
 
 
 def test_exit_137_without_a_log_line_is_killed_and_not_oom(plan: LaunchPlan, read: Reader, container: Make) -> None:

@@ -598,6 +598,51 @@ def test_a_start_that_went_on_after_a_long_wait_does_not_hang() -> None:
     assert diagnose_lines([*VLLM_START, *[wait] * 4, *[build] * 60]).build_diagnosis().verdict is None
 
 
+COMFYUI = [
+    "[2024-02-03 17:03] Starting server",
+    "[2024-02-03 17:03] To see the GUI go to: http://0.0.0.0:8188",
+    *["[2024-02-03 17:04] got prompt", "[2024-02-03 17:04] Prompt executed in 10.24 seconds"] * 6,
+]  # github.com/godovasik/cannybot, comfyui.log
+OLLAMA = [
+    'time=2025-04-16T00:46:59Z level=INFO source=routes.go:1237 msg="Listening on [::]:11434 (version 0.6.2)"'
+] * 9
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        "[2024-02-03 17:50] [Crystools ERROR] For some reason, pynvml is not working in a laptop with only battery, the monitor failed",
+        "[ERROR] An error occurred while retrieving information for the 'LoadImage' node.",
+        "2026-05-01 10:00:00,123 - app - ERROR - ValueError: no face in this picture",
+    ],
+)
+def test_an_error_of_a_program_at_work_that_does_not_say_that_it_ends_is_no_failed_start(error: str) -> None:
+    for up in (COMFYUI, OLLAMA):
+        assert diagnose_lines([*up, error]).build_diagnosis().verdict is None
+        assert diagnose_lines([*up, f"{error} Exiting with code 1"]).build_diagnosis().verdict is not None
+    assert diagnose_lines(["Starting server", error]).build_diagnosis().verdict is not None
+
+
+def test_a_place_that_ray_never_gave_is_why_somebody_ended_the_start() -> None:
+    # ThomasVuNguyen/agent-distillation, vllm.log
+    def wait(seconds: int) -> str:
+        return (
+            f"INFO 05-26 18:55:03 [ray_utils.py:233] Waiting for creating a placement group of specs for {seconds} seconds. "
+            "specs=[{'node:10.0.0.175': 0.001, 'GPU': 1.0}, {'GPU': 1.0}]. Check `ray status` and `ray list nodes` to see if you have enough"
+        )
+
+    start = (
+        "INFO 05-26 18:53:43 [config.py:585] This model supports multiple tasks.",
+        "INFO 05-26 18:53:43 [api_server.py:1] vLLM API server version 0.8.2",
+    )
+    end = ("*** SIGTERM received at time=1748300290 on cpu 8 ***", *INTERRUPTED, "KeyboardInterrupt")
+    verdict = diagnose_lines([*start, wait(10), wait(30), wait(70), *end]).build_diagnosis().verdict
+    assert verdict is not None
+    assert verdict.cause is FailureCause.RAY
+    assert "70 seconds" in verdict.summary
+    assert diagnose_lines([*start, wait(10), wait(30), *end]).build_diagnosis().verdict is None
+
+
 # Alvee0033/public:ollama.log: a model that it does not know was answered with 500, another one served.
 _ONE_MODEL_OF_MANY = (
     "llama_model_loader: loaded meta data with 55 key-value pairs and 2012 tensors from /m",

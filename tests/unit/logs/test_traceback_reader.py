@@ -385,3 +385,23 @@ def test_a_weight_without_a_place_in_a_later_stage_of_a_pipeline_is_the_engines_
     both = diagnose("".join(f"{writer}{line}\n" for line in log) + first)
     assert both is not None
     assert both.cause is FailureCause.MODEL_FILES
+
+
+@pytest.mark.parametrize(
+    ("frame", "exception", "cause"),
+    [
+        # github.com/sgl-project/sglang/issues/1058, shortened
+        ("backends/nvidia/compiler.py", "IndexError: map::at", FailureCause.JIT_FAILED),
+        ("backends/nvidia/compiler.py", "RuntimeError: something of LLVM", FailureCause.JIT_FAILED),
+        ("backends/nvidia/compiler.py", "OSError: [Errno 28] No space left on device", FailureCause.DISK_FULL),
+        ("runtime/jit.py", "IndexError: map::at", FailureCause.CRASHED),
+    ],
+)
+def test_what_fails_in_tritons_compiler_is_a_kernel_that_cannot_be_compiled(
+    frame: str, exception: str, cause: FailureCause
+) -> None:
+    lines = (HEADER, *FRAME, f'  File "/usr/lib/triton/{frame}", line 216, in make_llir', "    pm.run(mod)", exception)
+    verdict = diagnose("\n".join(lines))
+    assert verdict is not None
+    assert verdict.cause is cause
+    assert verdict.evidence[0].text == exception

@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache
 
 import pytest
 
@@ -188,17 +189,26 @@ MOE = DecodeStepSpec(
 )
 
 
+@cache
+def _draw_choices(hot: float) -> list[int]:
+    """Return the experts that each of many tokens chooses, one bit an expert."""
+    chance, found = random.Random(7), []
+    for _ in range(4096):
+        of_hot = sum(chance.random() < hot for _ in range(EXPERTS.per_token))
+        chosen = [*chance.sample(range(64), of_hot), *chance.sample(range(64, 128), EXPERTS.per_token - of_hot)]
+        found.append(sum(1 << expert for expert in chosen))
+    return found
+
+
 def read_moe(hot: float, draft: int = 0) -> Callable[[int, int], float]:
     """``hot``: the share of the choices that the first half of the experts gets; 0.5 is a choice at random."""
-    chance = random.Random(7)
+    chance, tokens_drawn = random.Random(7), _draw_choices(hot)
 
     def read(tokens: int, context: int) -> float:
-        chosen: set[int] = set()
-        for _ in range(tokens):
-            of_hot = sum(chance.random() < hot for _ in range(EXPERTS.per_token))
-            chosen.update(chance.sample(range(64), of_hot))
-            chosen.update(chance.sample(range(64, 128), EXPERTS.per_token - of_hot))
-        return MOE_ALWAYS + draft + EXPERTS.weights * len(chosen) / EXPERTS.count + context * MOE_KV
+        chosen = 0
+        for of_token in chance.choices(tokens_drawn, k=tokens):
+            chosen |= of_token
+        return MOE_ALWAYS + draft + EXPERTS.weights * chosen.bit_count() / EXPERTS.count + context * MOE_KV
 
     return read
 

@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from sparkctl.logs.line_patterns import REQUEST_MARK
-from sparkctl.model.launch_plan import ReadinessRule, ReadinessTarget
+from sparkctl.model.launch_plan import REQUEST_MARK, ReadinessRule, ReadinessTarget
 from sparkctl.model.node import Node, NodeName
 from sparkctl.monitor import engine_probe
 from sparkctl.monitor.engine_probe import QueryMarkerSupport, request_engine

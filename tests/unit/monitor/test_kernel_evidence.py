@@ -62,12 +62,14 @@ def test_the_kill_of_another_container_is_told_and_is_not_the_cause() -> None:
     found = judge(FailureCause.KILLED, make_event(OOM, FINISHED - 5, OTHER))
     assert found.cause is FailureCause.KILLED
     assert "5 s before it ended" in found.evidence[-1].text
+    assert found.remedy == make_event(OOM, FINISHED).remedy
 
 
 def test_events_of_another_time_are_left_out() -> None:
     found = judge(FailureCause.KILLED, make_event(OOM, STARTED - 500, OWN), make_event(REFUSED, FINISHED - 900))
     assert found.cause is FailureCause.KILLED
     assert found.evidence[-1].text == "the kernel logged no OOM kill and no GPU fault while it ran"
+    assert "earlyoom" in found.remedy
 
 
 def test_what_the_start_before_it_met_is_left_out() -> None:
@@ -102,6 +104,12 @@ def test_refused_allocations_before_the_end_are_told() -> None:
     found = judge(FailureCause.CRASHED, make_event(REFUSED, FINISHED - 3))
     assert found.cause is FailureCause.CRASHED
     assert "NV_ERR_NO_MEMORY" in found.evidence[-1].text
+
+
+def test_many_refused_allocations_before_a_silent_end_say_what_to_do() -> None:
+    many = replace(make_event(REFUSED, FINISHED - 3), count=20)
+    assert "let the engine claim less memory" in judge(FailureCause.KILLED, many).remedy
+    assert judge(FailureCause.KILLED, make_event(REFUSED, FINISHED - 3)).remedy == "Look."
 
 
 def test_a_log_that_does_not_reach_back_proves_nothing() -> None:

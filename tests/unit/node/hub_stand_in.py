@@ -26,6 +26,10 @@ class HubStandIn:
     """
 
     def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget everything: for the next test, at the same address."""
         self.files: dict[str, dict[str, bytes]] = {}
         self.gated: set[str] = set()
         self.private: set[str] = set()

@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 import sparkctl.node.download as program
+from tests.support.warm_python import WarmPython, start_warm_python
 from tests.unit.node.hub_stand_in import COMMIT, HubStandIn, run_hub
 from tests.unit.node.test_model_inspection import inspect_model
 
@@ -27,21 +28,43 @@ WEIGHTS = os.urandom(3_000_000)
 SCRIPT = Path(program.__file__)
 
 
-@pytest.fixture
-def hub() -> HubStandIn:
+# Of the client: all that it loads when it is first used.
+CLIENT_MODULES = (
+    "sparkctl.node.download", "huggingface_hub.hf_api", "huggingface_hub.file_download", "huggingface_hub.errors",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[tuple[HubStandIn, str]]:
     one = HubStandIn()
+    with run_hub(one) as found:
+        yield one, found
+
+
+@pytest.fixture
+def hub(served: tuple[HubStandIn, str]) -> Iterator[HubStandIn]:
+    one, _ = served
+    one.reset()
     one.files[REPOSITORY] = {
         "config.json": b'{"hidden_size": 8}', "tokenizer.json": b"{}", "chat_template.jinja": b"{{ messages }}",
         "model-00001-of-00002.safetensors": WEIGHTS, "model-00002-of-00002.safetensors": WEIGHTS[::-1],
         "README.md": b"# tiny", "original/consolidated.00.pth": b"x" * 1000, "pytorch_model.bin": WEIGHTS,
     }  # fmt: skip
-    return one
+    yield one
+    one.pace.set()
 
 
 @pytest.fixture
-def url(hub: HubStandIn) -> Iterator[str]:
-    with run_hub(hub) as found:
-        yield found
+def url(served: tuple[HubStandIn, str], hub: HubStandIn) -> str:
+    return served[1]
+
+
+@pytest.fixture(scope="module")
+def warm(served: tuple[HubStandIn, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmPython]:
+    """A Python that has loaded the client, for `download`; those that `begin` starts load it themselves."""
+    place = tmp_path_factory.mktemp("warm")
+    with start_warm_python(CLIENT_MODULES, make_environment(served[1], place), place) as python:
+        yield python
 
 
 WANTED = {
@@ -51,27 +74,33 @@ WANTED = {
 PLACED = WANTED | {".sparkctl-source"}
 
 
-def begin(endpoint: str, target: Path, home: Path, script: Path = SCRIPT, **request: object) -> subprocess.Popen[str]:
-    words = {"repo": REPOSITORY, "target": str(target), **request}
-    env = {
+def make_environment(endpoint: str, home: Path) -> dict[str, str]:
+    return {
         "PATH": os.environ["PATH"], "HOME": str(home), "HF_ENDPOINT": endpoint, "HF_HUB_DISABLE_PROGRESS_BARS": "1",
         "HF_HUB_DISABLE_XET": "1", "HF_HUB_ETAG_TIMEOUT": "5", "HF_HUB_DOWNLOAD_TIMEOUT": "5",
     }  # fmt: skip
+
+
+def make_words(target: Path, **request: object) -> str:
+    return json.dumps({"repo": REPOSITORY, "target": str(target), **request})
+
+
+def begin(endpoint: str, target: Path, home: Path, script: Path = SCRIPT, **request: object) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-u", str(script), json.dumps(words)],
-        env=env,
+        [sys.executable, "-u", str(script), make_words(target, **request)],
+        env=make_environment(endpoint, home),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
 
 
-def download(endpoint: str, target: Path, home: Path, **request: object) -> list[dict[str, Any]]:
-    process = begin(endpoint, target, home, **request)
-    out, err = process.communicate(timeout=60)
-    said = [json.loads(line) for line in out.splitlines()]
-    assert said, err
-    assert process.returncode == (0 if "done" in said[-1] else 1)
+def download(warm: WarmPython, target: Path, **request: object) -> list[dict[str, Any]]:
+    """Run it to its end; the Hub is the one of the fixture."""
+    done = warm.run(SCRIPT, [make_words(target, **request)])
+    said = [json.loads(line) for line in done.stdout.splitlines()]
+    assert said, done.stderr
+    assert done.returncode == (0 if "done" in said[-1] else 1)
     return said
 
 
@@ -79,9 +108,9 @@ def list_names(place: Path) -> set[str]:
     return {str(one.relative_to(place)) for one in place.rglob("*") if one.is_file()}
 
 
-def test_a_model_gets_its_name_when_it_is_whole(hub: HubStandIn, url: str, tmp_path: Path) -> None:
+def test_a_model_gets_its_name_when_it_is_whole(hub: HubStandIn, warm: WarmPython, tmp_path: Path) -> None:
     target = tmp_path / "models" / "tiny"
-    said = download(url, target, tmp_path)
+    said = download(warm, target)
     assert said[0] == {"files": 5, "total": 6_000_034, "have": 0, "revision": COMMIT}
     assert said[-1]["done"]
     assert list_names(target) == PLACED
@@ -89,28 +118,28 @@ def test_a_model_gets_its_name_when_it_is_whole(hub: HubStandIn, url: str, tmp_p
     assert list_names(target.parent) == {f"tiny/{name}" for name in PLACED}, "nothing is left beside it"
 
 
-def test_a_second_time_fetches_nothing(hub: HubStandIn, url: str, tmp_path: Path) -> None:
+def test_a_second_time_fetches_nothing(hub: HubStandIn, warm: WarmPython, tmp_path: Path) -> None:
     target = tmp_path / "tiny"
-    download(url, target, tmp_path)
+    download(warm, target)
     before = len(hub.log)
-    said = download(url, target, tmp_path)
+    said = download(warm, target)
     assert said[0]["have"] == said[0]["total"]
     assert not [path for _, path, _ in hub.log[before:] if "resolve" in path or "cdn" in path]
 
 
-def test_what_is_there_is_kept_and_the_rest_is_added(hub: HubStandIn, url: str, tmp_path: Path) -> None:
+def test_what_is_there_is_kept_and_the_rest_is_added(hub: HubStandIn, warm: WarmPython, tmp_path: Path) -> None:
     target = tmp_path / "tiny"
     target.mkdir()
     (target / "model-00001-of-00002.safetensors").write_bytes(WEIGHTS)
     (target / "config.json").write_bytes(b"{}")  # an older one
     (target / "mine.txt").write_text("kept")
-    download(url, target, tmp_path)
+    download(warm, target)
     assert list_names(target) == PLACED | {"mine.txt"}
     assert (target / "config.json").read_bytes() == hub.files[REPOSITORY]["config.json"]
     assert not [path for _, path, _ in hub.log if path.startswith("/cdn") and "00001" in path]
 
 
-def test_after_a_kill_it_continues(hub: HubStandIn, url: str, tmp_path: Path) -> None:
+def test_after_a_kill_it_continues(hub: HubStandIn, url: str, warm: WarmPython, tmp_path: Path) -> None:
     target = tmp_path / "tiny"
     hub.pace.clear()
     process = begin(url, target, tmp_path)
@@ -125,35 +154,35 @@ def test_after_a_kill_it_continues(hub: HubStandIn, url: str, tmp_path: Path) ->
         process.communicate()
     assert not target.exists()
     hub.pace.set()
-    download(url, target, tmp_path)
+    download(warm, target)
     assert list_names(target) == PLACED
     assert (target / "model-00001-of-00002.safetensors").read_bytes() == WEIGHTS
 
 
-def test_a_connection_that_breaks_is_continued(hub: HubStandIn, url: str, tmp_path: Path) -> None:
+def test_a_connection_that_breaks_is_continued(hub: HubStandIn, warm: WarmPython, tmp_path: Path) -> None:
     data = os.urandom(22_000_000)  # the client writes 10 MB at a time
     hub.files[REPOSITORY] = {"model.safetensors": data}
     hub.cut_after = 15_000_000
     target = tmp_path / "tiny"
-    download(url, target, tmp_path)
+    download(warm, target)
     assert (target / "model.safetensors").read_bytes() == data
     gets = [(path, wanted) for verb, path, wanted in hub.log if verb == "GET"]
     assert [wanted for path, wanted in gets if path.startswith("/cdn")] == [None, "bytes=10485760-"]
 
 
-def test_a_flipped_bit_is_found(hub: HubStandIn, url: str, tmp_path: Path) -> None:
+def test_a_flipped_bit_is_found(hub: HubStandIn, warm: WarmPython, tmp_path: Path) -> None:
     hub.damaged.add("model-00002-of-00002.safetensors")
     target = tmp_path / "tiny"
-    said = download(url, target, tmp_path)
+    said = download(warm, target)
     assert said[-1]["error"] == "damaged"
     assert "model-00002-of-00002.safetensors: its checksum is not its source's" in said[-1]["message"]
     assert not target.exists()
 
 
-def test_a_damaged_file_does_not_stay_in_the_hubs_cache(hub: HubStandIn, url: str, tmp_path: Path) -> None:
+def test_a_damaged_file_does_not_stay_in_the_hubs_cache(hub: HubStandIn, warm: WarmPython, tmp_path: Path) -> None:
     folder, name = tmp_path / "hub" / "models--acme--tiny", "model-00002-of-00002.safetensors"
     hub.damaged.add(name)
-    said = download(url, folder, tmp_path, is_cache=True)
+    said = download(warm, folder, is_cache=True)
     assert said[-1]["error"] == "damaged"
     assert not os.path.lexists(folder / "snapshots" / COMMIT / name)
     assert not (folder / "blobs" / hashlib.sha256(WEIGHTS[::-1]).hexdigest()).exists()
@@ -161,13 +190,13 @@ def test_a_damaged_file_does_not_stay_in_the_hubs_cache(hub: HubStandIn, url: st
     hub.damaged.clear()
     blob = hashlib.sha256(WEIGHTS).hexdigest()
     (folder / "blobs" / f"{blob}.170dbdbb.incomplete").write_bytes(b"begun under a name of that client's own")
-    assert download(url, folder, tmp_path, is_cache=True)[-1]["done"]
+    assert download(warm, folder, is_cache=True)[-1]["done"]
     assert inspect_model(folder).unfinished == 0
     assert (folder / "snapshots" / COMMIT / name).read_bytes() == WEIGHTS[::-1]
 
 
 def test_what_a_kill_left_unproved_in_the_hubs_cache_counts_as_unfinished(
-    hub: HubStandIn, url: str, tmp_path: Path
+    hub: HubStandIn, url: str, warm: WarmPython, tmp_path: Path
 ) -> None:
     hub.files[REPOSITORY] = {"config.json": b"{}", "model.safetensors": bytes(300_000_000)}  # proved for a moment
     folder = tmp_path / "hub" / "models--acme--tiny"
@@ -181,7 +210,7 @@ def test_what_a_kill_left_unproved_in_the_hubs_cache_counts_as_unfinished(
         process.send_signal(signal.SIGKILL)
         process.communicate()
     assert inspect_model(folder).unfinished
-    assert download(url, folder, tmp_path, is_cache=True)[-1]["done"]
+    assert download(warm, folder, is_cache=True)[-1]["done"]
     assert inspect_model(folder).unfinished == 0
 
 
@@ -195,14 +224,16 @@ def test_what_a_kill_left_unproved_in_the_hubs_cache_counts_as_unfinished(
     ],
 )
 def test_what_cannot_be_is_refused(
-    hub: HubStandIn, url: str, tmp_path: Path, request_: dict[str, object], kind: str
+    hub: HubStandIn, warm: WarmPython, tmp_path: Path, request_: dict[str, object], kind: str
 ) -> None:
-    said = download(url, tmp_path / "tiny", tmp_path, **request_)
+    said = download(warm, tmp_path / "tiny", **request_)
     assert said[-1]["error"] == kind
     assert list(tmp_path.glob("tiny*")) == []
 
 
-def test_what_is_in_the_way_of_a_model_is_told_before_a_byte_comes(hub: HubStandIn, url: str, tmp_path: Path) -> None:
+def test_what_is_in_the_way_of_a_model_is_told_before_a_byte_comes(
+    hub: HubStandIn, warm: WarmPython, tmp_path: Path
+) -> None:
     place = tmp_path / "models"
     (place / "folder" / "config.json").mkdir(parents=True)
     (place / "link").symlink_to("/nowhere/tiny")
@@ -212,28 +243,28 @@ def test_what_is_in_the_way_of_a_model_is_told_before_a_byte_comes(hub: HubStand
         ("link", "link to /nowhere/tiny"),
         ("file", "is a file"),
     ):
-        (said,) = download(url, place / name, tmp_path)
+        (said,) = download(warm, place / name)
         assert said["error"] == "place"
         assert words in said["message"]
     assert not [path for _, path, _ in hub.log if "resolve" in path]
     assert sorted(one.name for one in place.iterdir()) == ["file", "folder", "link"]
 
 
-def test_behind_a_link_a_model_is_whole_where_the_link_leads(hub: HubStandIn, url: str, tmp_path: Path) -> None:
+def test_behind_a_link_a_model_is_whole_where_the_link_leads(hub: HubStandIn, warm: WarmPython, tmp_path: Path) -> None:
     (tmp_path / "large").mkdir()
     (tmp_path / "tiny").symlink_to("large")
-    assert download(url, tmp_path / "tiny", tmp_path)[-1]["done"]
+    assert download(warm, tmp_path / "tiny")[-1]["done"]
     assert list_names(tmp_path / "large") == PLACED
     assert (tmp_path / "tiny").is_symlink()
     assert not list(tmp_path.glob("*.sparkctl-part"))
 
 
-def test_the_hub_says_itself_why_it_refuses(hub: HubStandIn, url: str, tmp_path: Path) -> None:
+def test_the_hub_says_itself_why_it_refuses(hub: HubStandIn, warm: WarmPython, tmp_path: Path) -> None:
     token = tmp_path / "token"
 
     def refuse() -> tuple[str, str]:
         token.write_text("hf_old")
-        said = download(url, tmp_path / "tiny", tmp_path, token_file=str(token))[-1]
+        said = download(warm, tmp_path / "tiny", token_file=str(token))[-1]
         return said["error"], said["message"]
 
     hub.gated.add(REPOSITORY)
@@ -248,61 +279,63 @@ def test_the_hub_says_itself_why_it_refuses(hub: HubStandIn, url: str, tmp_path:
     assert refuse()[0] == "too-many"
 
 
-def test_a_gated_model_needs_the_token_whose_file_is_gone_afterwards(hub: HubStandIn, url: str, tmp_path: Path) -> None:
+def test_a_gated_model_needs_the_token_whose_file_is_gone_afterwards(
+    hub: HubStandIn, warm: WarmPython, tmp_path: Path
+) -> None:
     hub.gated.add(REPOSITORY)
     target = tmp_path / "tiny"
-    assert download(url, target, tmp_path)[-1]["error"] == "gated"
+    assert download(warm, target)[-1]["error"] == "gated"
     token = tmp_path / "token"
     token.write_text("hf_wrong\n")
-    assert download(url, target, tmp_path, token_file=str(token))[-1]["error"] == "gated"
+    assert download(warm, target, token_file=str(token))[-1]["error"] == "gated"
     token.write_text("hf_right\n")
-    said = download(url, target, tmp_path, token_file=str(token))
+    said = download(warm, target, token_file=str(token))
     assert said[-1]["done"]
     assert not token.exists()
     assert "hf_right" not in json.dumps(said)
     assert hub.tokens == {"hf_wrong", "hf_right"}
 
 
-def test_a_model_by_its_hub_id_goes_into_the_cache(hub: HubStandIn, url: str, tmp_path: Path) -> None:
+def test_a_model_by_its_hub_id_goes_into_the_cache(hub: HubStandIn, warm: WarmPython, tmp_path: Path) -> None:
     folder = tmp_path / "hub" / "models--acme--tiny"
-    said = download(url, folder, tmp_path, is_cache=True)
+    said = download(warm, folder, is_cache=True)
     assert said[-1]["done"]
     assert (folder / "refs" / "main").read_text() == COMMIT
     assert list_names(folder / "snapshots" / COMMIT) == WANTED
 
 
-def test_what_lies_in_the_cache_counts_as_arrived(hub: HubStandIn, url: str, tmp_path: Path) -> None:
+def test_what_lies_in_the_cache_counts_as_arrived(hub: HubStandIn, warm: WarmPython, tmp_path: Path) -> None:
     folder = tmp_path / "hub" / "models--acme--tiny"
-    download(url, folder, tmp_path, is_cache=True)
-    said = download(url, folder, tmp_path, is_cache=True)
+    download(warm, folder, is_cache=True)
+    said = download(warm, folder, is_cache=True)
     assert said[0]["have"] == said[0]["total"] == 6_000_034
     assert said[-1]["done"]
 
 
-def test_a_size_that_the_hub_does_not_tell_is_not_known(hub: HubStandIn, url: str, tmp_path: Path) -> None:
+def test_a_size_that_the_hub_does_not_tell_is_not_known(hub: HubStandIn, warm: WarmPython, tmp_path: Path) -> None:
     hub.sizeless.add("model-00001-of-00002.safetensors")
-    said = download(url, tmp_path / "tiny", tmp_path)
+    said = download(warm, tmp_path / "tiny")
     assert said[0]["total"] is None
     assert said[-1]["total"] == 6_000_034, "once it is there its size is known"
 
 
-def test_nothing_of_another_revision_comes_along(hub: HubStandIn, url: str, tmp_path: Path) -> None:
+def test_nothing_of_another_revision_comes_along(hub: HubStandIn, warm: WarmPython, tmp_path: Path) -> None:
     part = tmp_path / "tiny.sparkctl-part"
     part.mkdir()
     (part / "model-00003-of-00003.safetensors").write_bytes(b"of a revision that was interrupted")
-    download(url, tmp_path / "tiny", tmp_path)
+    download(warm, tmp_path / "tiny")
     assert list_names(tmp_path / "tiny") == PLACED
     assert not part.exists()
 
 
-def test_one_quantization_is_chosen_by_its_name(hub: HubStandIn, url: str, tmp_path: Path) -> None:
+def test_one_quantization_is_chosen_by_its_name(hub: HubStandIn, warm: WarmPython, tmp_path: Path) -> None:
     hub.files["acme/tiny-GGUF"] = {"tiny-Q4_K_M.gguf": b"a" * 10, "tiny-Q8_0.gguf": b"b" * 10, "README.md": b""}
     target = tmp_path / "gguf"
-    said = download(url, target, tmp_path, repo="acme/tiny-GGUF")
+    said = download(warm, target, repo="acme/tiny-GGUF")
     assert said[-1] == {
         "error": "nothing", "message": "it has several quantizations, name one: tiny-Q4_K_M.gguf, tiny-Q8_0.gguf"
     }  # fmt: skip
-    download(url, target, tmp_path, repo="acme/tiny-GGUF", include=["*Q4_K_M*"])
+    download(warm, target, repo="acme/tiny-GGUF", include=["*Q4_K_M*"])
     assert list_names(target) == {"tiny-Q4_K_M.gguf", ".sparkctl-source"}
 
 
@@ -340,42 +373,44 @@ def test_without_a_choice_the_files_of_one_engine_are_taken(wanted: list[str], o
         assert [one.name for one in left] == wanted[1:], "what the profile leaves out stays out"
 
 
-def test_a_file_of_a_web_server_is_continued_and_proved(hub: HubStandIn, url: str, tmp_path: Path) -> None:
+def test_a_file_of_a_web_server_is_continued_and_proved(
+    hub: HubStandIn, url: str, warm: WarmPython, tmp_path: Path
+) -> None:
     data = os.urandom(12_000_000)
     hub.files["acme/web"] = {"big.gguf": data}
     address, right = f"{url}/cdn/acme/web/big.gguf", hashlib.sha256(data).hexdigest()
     target = tmp_path / "web"
     hub.cut_after = 9_000_000
-    assert download(url, target, tmp_path, url=address, sha256=right)[-1]["error"] == "broken"
-    said = download(url, target, tmp_path, url=address, sha256=right)
+    assert download(warm, target, url=address, sha256=right)[-1]["error"] == "broken"
+    said = download(warm, target, url=address, sha256=right)
     assert said[-1]["done"]
     assert (target / "big.gguf").read_bytes() == data
     assert [wanted for verb, _, wanted in hub.log if verb == "GET"] == [None, "bytes=9000000-"]
     assert list_names(tmp_path / "web") == {"big.gguf", ".sparkctl-source"}
-    wrong = download(url, tmp_path / "wrong", tmp_path, url=address, sha256="0" * 64)
+    wrong = download(warm, tmp_path / "wrong", url=address, sha256="0" * 64)
     assert wrong[-1]["error"] == "damaged"
     assert not (tmp_path / "wrong").exists()
-    assert download(url, tmp_path / "x", tmp_path, url=f"{url}/cdn/acme/web/")[-1]["error"] in ("nothing", "broken")
+    assert download(warm, tmp_path / "x", url=f"{url}/cdn/acme/web/")[-1]["error"] in ("nothing", "broken")
 
 
-def test_a_model_is_taken_from_another_directory(hub: HubStandIn, url: str, tmp_path: Path) -> None:
+def test_a_model_is_taken_from_another_directory(hub: HubStandIn, warm: WarmPython, tmp_path: Path) -> None:
     nas = tmp_path / "nas" / "hub"
-    download(url, nas / "models--acme--tiny", tmp_path, is_cache=True)
+    download(warm, nas / "models--acme--tiny", is_cache=True)
     asked = len(hub.log)
     target = tmp_path / "models" / "tiny"
-    said = download(url, target, tmp_path, directory=str(tmp_path / "nas"))
+    said = download(warm, target, directory=str(tmp_path / "nas"))
     assert said[-1]["done"], said
     assert list_names(target) == PLACED
     assert (target / "model-00001-of-00002.safetensors").read_bytes() == WEIGHTS
     folder = tmp_path / "cache" / "models--acme--tiny"
-    said = download(url, folder, tmp_path, directory=str(nas), is_cache=True)
+    said = download(warm, folder, directory=str(nas), is_cache=True)
     assert said[-1]["done"], said
     assert (folder / "snapshots" / COMMIT / "model-00001-of-00002.safetensors").read_bytes() == WEIGHTS
     assert len(hub.log) == asked, "the Hub is not asked"
     blob = next(one for one in (nas / "models--acme--tiny" / "blobs").iterdir() if one.stat().st_size == len(WEIGHTS))
     blob.write_bytes(bytes([blob.read_bytes()[0] ^ 1]) + blob.read_bytes()[1:])
-    assert download(url, tmp_path / "again", tmp_path, directory=str(tmp_path / "nas"))[-1]["error"] == "damaged"
-    assert download(url, tmp_path / "z", tmp_path, directory=str(tmp_path / "gone"))[-1]["error"] == "nothing"
+    assert download(warm, tmp_path / "again", directory=str(tmp_path / "nas"))[-1]["error"] == "damaged"
+    assert download(warm, tmp_path / "z", directory=str(tmp_path / "gone"))[-1]["error"] == "nothing"
 
 
 @pytest.mark.parametrize(
@@ -430,7 +465,7 @@ def test_progress_never_goes_back_while_a_file_is_proved(tmp_path: Path) -> None
 
 
 def test_a_file_that_had_arrived_before_its_name_is_not_asked_for_again(
-    hub: HubStandIn, url: str, tmp_path: Path
+    hub: HubStandIn, url: str, warm: WarmPython, tmp_path: Path
 ) -> None:
     hub.files["acme/web"] = {"big.gguf": WEIGHTS}
     target, sha256 = tmp_path / "web", hashlib.sha256(WEIGHTS).hexdigest()
@@ -438,17 +473,17 @@ def test_a_file_that_had_arrived_before_its_name_is_not_asked_for_again(
     begun.parent.mkdir()
     begun.write_bytes(WEIGHTS)
     address = f"{url}/cdn/acme/web/big.gguf"
-    assert download(url, target, tmp_path, url=address, sha256=sha256)[-1]["done"]
+    assert download(warm, target, url=address, sha256=sha256)[-1]["done"]
     assert (target / "big.gguf").read_bytes() == WEIGHTS
     assert [one[0] for one in hub.log if one[1].endswith("big.gguf")] == ["HEAD"]
     (target / "big.gguf").unlink()
     begun.parent.mkdir()
     begun.write_bytes(WEIGHTS + b"more than the server has")  # a shorter file of the same name and checksum: 416
-    assert download(url, target, tmp_path, url=address, sha256=sha256)[-1]["done"]
+    assert download(warm, target, url=address, sha256=sha256)[-1]["done"]
     assert (target / "big.gguf").read_bytes() == WEIGHTS
 
 
-def test_of_a_cache_the_revision_comes_that_is_wanted(tmp_path: Path) -> None:
+def test_of_a_cache_the_revision_comes_that_is_wanted(hub: HubStandIn, warm: WarmPython, tmp_path: Path) -> None:
     cache = tmp_path / "nas" / "models--acme--tiny"
     for commit, text in (("a" * 40, b"new"), ("f" * 40, b"old")):
         (cache / "snapshots" / commit).mkdir(parents=True)
@@ -458,7 +493,7 @@ def test_of_a_cache_the_revision_comes_that_is_wanted(tmp_path: Path) -> None:
 
     def copy(name: str, **more: object) -> tuple[dict[str, Any], Path]:
         target = tmp_path / name
-        return download("http://127.0.0.1:9", target, tmp_path, directory=str(tmp_path / "nas"), **more)[-1], target
+        return download(warm, target, directory=str(tmp_path / "nas"), **more)[-1], target
 
     said, target = copy("main")
     assert (said["revision"], (target / "model.safetensors").read_bytes()) == ("a" * 40, b"new")
@@ -467,6 +502,7 @@ def test_of_a_cache_the_revision_comes_that_is_wanted(tmp_path: Path) -> None:
     assert copy("other", revision="v2")[0]["error"] == "nothing"
     (cache / "refs" / "main").unlink()
     assert "no revision main" in copy("unknown")[0]["message"]
+    assert hub.log == [], "the Hub is not asked"
 
 
 def test_what_the_client_says_of_a_connection_is_a_message_and_no_traceback() -> None:

@@ -115,3 +115,19 @@ def test_one_short_stall_is_no_hung_core(text: str, severity: Severity, hours: i
     event = decode(text)
     assert event is not None
     assert (event.severity, event.hours) == (severity, hours)
+
+
+@pytest.mark.parametrize(
+    ("text", "device"),
+    [
+        ("pcieport 0000:00:00.0: AER: Uncorrectable (Fatal) error message received from 0000:01:00.0", "0000:01:00.0"),
+        ("pcieport 0002:00:00.0: AER: Multiple Uncorrectable (Non-Fatal) error message received from 0002:01:00.0", "0002:01:00.0"),
+        ("pcieport 0000:00:1d.0: AER: Corrected error received: 0000:07:00.0", "0000:07:00.0"),
+        ("mlx5_core 0000:01:00.1: PCIe Bus Error: severity=Uncorrectable (Non-Fatal), type=Transaction Layer", "0000:01:00.1"),
+        ("pcieport 0000:00:1c.0: AER: Uncorrected (Fatal) error received: id=00e0", "0000:00:1c.0"),
+    ],
+)  # fmt: skip
+def test_a_port_that_reports_an_error_is_not_the_device_that_had_it(text: str, device: str) -> None:
+    event = decode(text)
+    assert event is not None
+    assert f"PCIe device {device} " in event.meaning

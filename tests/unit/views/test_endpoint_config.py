@@ -12,7 +12,12 @@ import yaml
 
 from sparkctl.commands.list_endpoints import EndpointFailure, ServedEndpoint, ServedModel, choose_default_endpoint
 from sparkctl.model.node import NodeName
-from sparkctl.views.endpoint_config import api_key_variable, build_endpoints_json, format_endpoint_config
+from sparkctl.views.endpoint_config import (
+    api_key_variable,
+    build_endpoints_json,
+    caution_local_names,
+    format_endpoint_config,
+)
 
 ONE = ServedEndpoint(
     node=NodeName("spark1"),
@@ -31,6 +36,12 @@ TWO = ServedEndpoint(
 DUMB = ServedEndpoint(
     node=NodeName("spark2"), instance="qwen36", url="http://10.0.0.2:8001/v1", models=(), needs_key=True
 )
+
+
+def test_a_name_of_mdns_gets_a_caution() -> None:
+    assert caution_local_names([ONE, TWO]) is None
+    named = replace(ONE, url="http://spark-2a60.local:8003/v1")
+    assert "IPv4" in (caution_local_names([TWO, named]) or "")
 
 
 def test_a_shell_reads_the_variables() -> None:

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from sparkctl.logs.line_patterns import REQUEST_MARK
+from sparkctl.model.launch_plan import REQUEST_MARK
 from tests.lab.bed.lab import why_not
 from tests.lab.bed.names import IMAGE
 from tests.lab.bed.node import LabNode

@@ -15,7 +15,8 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sparkctl.logs.line_patterns import REQUEST_MARK, is_own_request
+from sparkctl.logs.line_patterns import is_own_request
+from sparkctl.model.launch_plan import REQUEST_MARK
 from sparkctl.model.text.sanitize import truncate_text
 from tests.tools.nightly import acceptance
 from tests.tools.nightly.engines import random_model

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.logs.line_patterns import REQUEST_MARK
 from sparkctl.model.guard_state import GuardProcess, GuardRefusal, GuardState
+from sparkctl.model.launch_plan import REQUEST_MARK
 from sparkctl.model.text.units import GIB, MIB
 from sparkctl.monitor.guard_client import decode_guard_start
 from sparkctl.node import bootstrap

@@ -351,9 +351,13 @@ async def test_a_closed_port_is_unreachable(home: Path) -> None:
         await SshConnection(make_node_at_port(home, free_port()), limits=QUICK).connect()
 
 
-async def test_an_unknown_name_is_unreachable(home: Path) -> None:
-    with pytest.raises(NodeUnreachable, match="no such name"):
-        await SshConnection(make_node_at_port(home, 22, host="spark.invalid"), limits=QUICK).connect()
+@pytest.mark.parametrize(
+    ("host", "advice"), [("spark.invalid", "check the name"), ("spark-nowhere.local", "an IP address")]
+)
+async def test_an_unknown_name_is_unreachable(home: Path, host: str, advice: str) -> None:
+    with pytest.raises(NodeUnreachable, match="no such name") as caught:
+        await SshConnection(make_node_at_port(home, 22, host=host), limits=QUICK).connect()
+    assert advice in (caught.value.hint or "")
 
 
 @pytest.mark.parametrize(
