@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -28,6 +28,7 @@ from sparkctl.history.bench_store import BenchStore, compare_benches
 from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.bench import BenchCell, BenchRun, BenchSetup, CellResult, Measurements
 from sparkctl.model.events import CommandEnded, Event, Outcome
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.node import NodeName
 from sparkctl.model.questions import NonInteractivePrompter, YesNoQuestion
 from sparkctl.profiles.profile_library import ProfileLibrary
