@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from enum import IntEnum
-from functools import lru_cache
 
 
 class ExitCode(IntEnum):
@@ -207,11 +206,6 @@ def find_closest_match(word: str, choices: Iterable[str], cutoff: float = 0.6) -
 
     ``cutoff``: how alike they have to be, from 0 to 1 (difflib's ratio).
     """
-    return _find_closest(word, tuple(choices), cutoff)
-
-
-@lru_cache(maxsize=256)  # a profile is checked more than once on its way
-def _find_closest(word: str, choices: tuple[str, ...], cutoff: float) -> str | None:
     import difflib
 
     folded = {_normalize_word(choice): choice for choice in choices}
