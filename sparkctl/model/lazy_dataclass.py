@@ -94,7 +94,17 @@ else:
         for one, value in zip(dataclasses.fields(self), state, strict=True):
             object.__setattr__(self, one.name, value)
 
+    class _Signature:
+        """What ``inspect.signature`` tells of a class whose ``__init__`` may not be compiled yet."""
+
+        def __get__(self, _one, cls):
+            import inspect
+
+            method = inspect.signature(_compile_init(cls))
+            return method.replace(parameters=list(method.parameters.values())[1:])
+
     _FROZEN = {
+        "__signature__": _Signature(),
         "__setattr__": _refuse_to_set,
         "__delattr__": _refuse_to_delete,
         "__getstate__": _read_state,

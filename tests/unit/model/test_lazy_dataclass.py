@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import inspect
 import pickle
 from collections.abc import Callable
 from typing import Any
@@ -177,6 +178,16 @@ def test_init_is_compiled_at_the_first_object() -> None:
     late(2)
     assert before is not compiled
     assert late.__init__ is compiled
+
+
+@pytest.mark.parametrize("name", THEIRS)
+def test_the_signature_is_known_before_the_first_object(name: str) -> None:
+    late, theirs = (
+        inspect.signature(make_classes(one)[name]) for one in (lazy_dataclass.dataclass, dataclasses.dataclass)
+    )
+    assert [(one.name, one.kind, one.default is one.empty) for one in late.parameters.values()] == [
+        (one.name, one.kind, one.default is one.empty) for one in theirs.parameters.values()
+    ]
 
 
 def test_a_mutable_default_is_refused_when_the_class_is_made() -> None:
