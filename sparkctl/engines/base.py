@@ -191,10 +191,8 @@ _ASKED_AND_FREE = lazy_pattern.compile(
     r"(?:\. (?P<allowed>\d+(?:\.\d+)? [KMG]iB) allowed;)?"
 )
 _PLENTY = 2  # times what was asked for, and 1 GiB more: torch asks the driver for more than a small tensor needs
-_TWO_SIZES, _MOST_RANKS = (
-    lazy_pattern.compile(r"size of tensor a \((\d{1,9})\) must match the size of tensor b \((\d{1,9})\)"),
-    16,
-)
+_TWO_SIZES = lazy_pattern.compile(r"size of tensor a \((\d{1,9})\) must match the size of tensor b \((\d{1,9})\)")
+_MAX_RANKS = 16  # that share a tensor: a larger quotient of the two sizes has another reason
 _MAX_LINE_CHARS = 400  # characters of a line that fit into a sentence
 
 
@@ -256,7 +254,7 @@ def name_split_fault(failure: Failure, text: str) -> Failure:
     """Return the failure of a rank that could not store a weight: where one size is a few times the other, the weight was not split."""
     found = _TWO_SIZES.search(text) if failure.cause is FailureCause.MODEL_FILES else None
     small, large = sorted((int(found[1]), int(found[2]))) if found else (1, 1)
-    if not small or large % small or not 1 < large // small <= _MOST_RANKS:
+    if not small or large % small or not 1 < large // small <= _MAX_RANKS:
         return failure
     return replace(
         failure,

@@ -23,11 +23,13 @@ else:
         def decorate(cls):
             if not (options.get("frozen") and options.get("slots")) or options.keys() - {"frozen", "slots", "kw_only"}:
                 return dataclasses.dataclass(cls, **options)
-            return _freeze(dataclasses.dataclass(cls, init=False, repr=False, eq=False, **options | {"frozen": False}))
+            return _add_frozen_methods(
+                dataclasses.dataclass(cls, init=False, repr=False, eq=False, **options | {"frozen": False})
+            )
 
         return decorate if cls is None else decorate(cls)
 
-    def _freeze(cls):
+    def _add_frozen_methods(cls):
         names = [one.name for one in dataclasses.fields(cls) if one.compare]
         read_values = attrgetter(*names) if names else lambda _one: ()
 
@@ -42,7 +44,7 @@ else:
             return hash(read_values(self))
 
         own = cls.__dict__
-        methods = {"__init__": __init__, "__repr__": _write, "__eq__": __eq__} | _FROZEN
+        methods = {"__init__": __init__, "__repr__": _format_fields, "__eq__": __eq__} | _FROZEN
         for name, method in methods.items():
             if name not in own:
                 setattr(cls, name, method)
@@ -77,7 +79,7 @@ else:
         method.__qualname__ = f"{cls.__qualname__}.__init__"
         return method
 
-    def _write(self):
+    def _format_fields(self):
         shown = (f"{one.name}={getattr(self, one.name)!r}" for one in dataclasses.fields(self) if one.repr)
         return f"{self.__class__.__qualname__}({', '.join(shown)})"
 
