@@ -112,7 +112,10 @@ def make_guard_status(**changes: object) -> GuardStatus:
     state = GuardState(
         since=900.0, pid=7, available=9 * GIB, rights=GuardPermissions(False, None), locked=False, docker=False,
         log_trouble="/dev/kmsg: Operation not permitted", watches=(watch,),
-        events=(GuardEvent(at=950.0, what=GuardAction.WARNED, why="it falls", instance="qwen36"), GuardEvent(at=951.0, what=GuardAction.ENDED, why="ready")),
+        events=(
+            GuardEvent(at=950.0, what=GuardAction.WARNED, why="it falls", instance="qwen36"),
+            GuardEvent(at=951.0, what=GuardAction.ENDED, why="ready"),
+        ),
     )  # fmt: skip
     receipt = GuardReceipt(
         container="cd" * 32, at=1000.0, did=GuardAction.KILLED, why="w", available=GIB // 4, floor=GIB // 2, instance="old",
