@@ -266,8 +266,11 @@ class LogDiagnoser:
         stats = analyzer.engine.parse_stats_line(prepare_raw_line(raw if isinstance(raw, bytes) else raw.encode()))
         if stats is None or stats.accept_length is None:
             return
-        share = "" if stats.accept_rate is None else f", {stats.accept_rate:.0%} of the drafts accepted"
-        yield EngineFact(EngineFactName.DRAFT_ACCEPTANCE, f"{stats.accept_length:.2f} tokens a step{share}")
+        rate = stats.accept_rate
+        accepted = "" if rate is None else f", {rate:.0%} of the drafts accepted"
+        yield EngineFact(
+            EngineFactName.DRAFT_ACCEPTANCE, f"{stats.accept_length:.2f} tokens a step{accepted}", share=rate
+        )
 
     def _find_network(self, analyzer: LogAnalyzer) -> Iterator[EngineFact]:
         """Yield that the ranks of its run talk over sockets, which is slow and no error."""
