@@ -25,7 +25,7 @@ from sparkctl.logs.line_effects import (
     split_raw_bytes,
     split_raw_line,
 )
-from sparkctl.logs.line_patterns import TRACEBACK_STARTS, find_common_quoting, is_quoted, strip_quoting
+from sparkctl.logs.line_patterns import TRACEBACK_STARTS, find_common_quoting, is_quoted, says_it_fails, strip_quoting
 from sparkctl.model.engine_metrics import EngineFact, EngineFactName
 from sparkctl.model.launch_plan import LaunchPlan, ReadinessRule
 from sparkctl.model.phase import Phase
@@ -290,8 +290,11 @@ class LogDiagnoser:
         stats = analyzer.engine.parse_stats_line(prepare_raw_line(raw if isinstance(raw, bytes) else raw.encode()))
         if stats is None or stats.accept_length is None:
             return
-        share = "" if stats.accept_rate is None else f", {stats.accept_rate:.0%} of the drafts accepted"
-        yield EngineFact(EngineFactName.DRAFT_ACCEPTANCE, f"{stats.accept_length:.2f} tokens a step{share}")
+        rate = stats.accept_rate
+        accepted = "" if rate is None else f", {rate:.0%} of the drafts accepted"
+        yield EngineFact(
+            EngineFactName.DRAFT_ACCEPTANCE, f"{stats.accept_length:.2f} tokens a step{accepted}", share=rate
+        )
 
     def _find_network(self, analyzer: LogAnalyzer) -> Iterator[EngineFact]:
         """Yield that the ranks of its run talk over sockets, which is slow and no error."""
@@ -446,12 +449,13 @@ def _judge_log(analyzer: LogAnalyzer, name: str | None, plan: LaunchPlan | None)
         )
     if name is None and (warned := analyzer.closing_warning) is not None:
         return _build_likely_verdict_from_line(warned, plan)
-    if name is None and (last_words := analyzer.last_words) is not None:
+    last_words, is_known = analyzer.last_words, name is not None
+    if last_words is not None and (not is_known or says_it_fails(last_words.text)):
         return _build_likely_verdict(
             FailureCause.CRASHED,
-            "No known engine wrote this log; its last line that looks like an error is the proof.",
+            f"{'It never became ready' if is_known else 'No known engine wrote this log'}; its last line that looks like an error is the proof.",
             last_words,
-            "Read the log around this line; --engine names the engine.",
+            f"Read the log around this line{'' if is_known else '; --engine names the engine'}.",
         )
     return None
 

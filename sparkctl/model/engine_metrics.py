@@ -254,8 +254,10 @@ class EngineFactName(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class EngineFact:
-    """One fact. ``is_fallback``: the engine does not use the GPU's own arithmetic for the format."""
+    """One fact. ``is_fallback``: the engine does not use the GPU's own arithmetic for the format. ``share``: 0 to 1, where
+    the value tells one."""
 
     name: EngineFactName
     value: str
     is_fallback: bool = False
+    share: float | None = None

@@ -16,8 +16,7 @@ from sparkctl.model.verdict import CAUSE_MEANINGS, Evidence, Verdict
 from sparkctl.views.event_text import format_phase_name, format_step_name, format_verdict
 
 SCHEMA = 1
-_ACCEPTED_SHARE = re.compile(r", (?P<percent>\d{1,3})% of the drafts")
-_FEW_ACCEPTED_PERCENT = 15
+_FEW_ACCEPTED = 0.15  # of the drafts
 _FACT_REMEDIES = {
     EngineFactName.NETWORK: "between two Sparks sockets are several times slower than RDMA: give the container /dev/infiniband "
     "(container.devices) and container.ulimits: memlock: -1, and leave env.NCCL_IB_DISABLE, NCCL_NET and NCCL_IB_HCA to sparkctl; "
@@ -89,8 +88,7 @@ def _suggest_for_fact(fact: EngineFact) -> str | None:
         return _NOT_FOUND_REMEDY if fact.value.endswith(": 404") else _REFUSED_REMEDY
     if fact.name in _FACT_REMEDIES:
         return _FACT_REMEDIES[fact.name]
-    share = _ACCEPTED_SHARE.search(fact.value) if fact.name is EngineFactName.DRAFT_ACCEPTANCE else None
-    if share is not None and int(share["percent"]) <= _FEW_ACCEPTED_PERCENT:
+    if fact.name is EngineFactName.DRAFT_ACCEPTANCE and fact.share is not None and fact.share <= _FEW_ACCEPTED:
         from sparkctl.monitor.findings.engine_detectors import REJECTED_DRAFTS_REMEDY
 
         return f"if it stays so low, drafts cost more than they give: {REJECTED_DRAFTS_REMEDY}"
