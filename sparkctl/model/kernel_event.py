@@ -44,7 +44,8 @@ class KernelLine:
 class KernelReading:
     """The new lines that matter. ``source``: kmsg, journal or dmesg; None: it cannot be read, ``trouble`` says why.
 
-    ``oldest``: seconds since boot of the first line that was still there. ``skipped``: lines that were not looked at.
+    ``oldest``: seconds since boot of the first line that was still there. ``skipped``: lines of a flood, of
+    which the worst alone were kept.
     """
 
     source: str | None = None

@@ -200,6 +200,7 @@ class KernelHistory:
     def __init__(self) -> None:
         self.events: deque[KernelEvent] = deque(maxlen=_MAX_EVENTS)
         self.trouble: str | None = None
+        self.skipped = 0  # lines of floods
         self._boot: str | None = None
         self._news_from: float | None = None
         self._read_until = -1.0  # seconds since boot of the last line that was sent
@@ -211,11 +212,13 @@ class KernelHistory:
             self._boot, self._news_from, self._read_until = boot, None, -1.0
             self._counts.clear()
             self.events.clear()
+            self.skipped = 0
         if self._news_from is None:
             self._news_from = sample.uptime - _NEWS_SECONDS
         if sample.kernel is None:
             return ()
         self.trouble = sample.kernel.trouble
+        self.skipped += sample.kernel.skipped or 0
         began = sample.time - sample.uptime
         found = decode_kernel_lines(self._list_new_lines(sample.kernel.lines), lambda at: began + at)
         self.events += found

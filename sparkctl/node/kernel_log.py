@@ -27,6 +27,7 @@ if TYPE_CHECKING:  # importing typing would cost the node a megabyte
 
 KERNEL_LOG_PROTOCOL = 1
 MAX_FIRST_RECORDS, MAX_RECORDS = 16384, 512  # of one reading: the first one is of all that the kernel still has
+MAX_FLOOD_RECORDS = 8192  # that are looked through after those: a record takes three microseconds
 MAX_WAITING_LINES = 64  # lines that matter and wait for the next message
 MAX_LINE_CHARS = 400
 READ_BYTES = 1 << 16
@@ -43,6 +44,8 @@ NEEDLES = (
     rb"|Internal error: |SError Interrupt|DPC: |NETDEV WATCHDOG|\[Hardware Error\]: event severity"
 )
 NEEDLE_PATTERN = re.compile(NEEDLES)
+# what is kept of a flood of other lines
+WORST_PATTERN = re.compile(rb"NVRM: |oom-kill:|Killed process|Kernel panic|Oops|[Rr]ead-only|controller is down")
 DRIVER_REFUSAL_PATTERN = re.compile(
     rb"NVRM: .{0,1000}(?:NV_ERR_NO_MEMORY|failed to allocate 0x[0-9a-f]+ bytes for IOVA)"
 )
@@ -93,7 +96,7 @@ class KmsgFile:
         self.left += piece
 
     def read_lines(self, most: int) -> list[tuple[float, bytes]]:
-        """Return at most so many new records, each with seconds since boot; skip what is older than the last ones."""
+        """Return at most so many new records, each with seconds since boot; of a flood after them the worst alone."""
         found: list[tuple[float, bytes]] = []
         while len(found) < most:
             with contextlib.suppress(OSError):
@@ -102,6 +105,13 @@ class KmsgFile:
             if not lines:
                 return found
             found += [parsed for parsed in map(self.parse_record, lines) if parsed is not None]
+        for _ in range(MAX_FLOOD_RECORDS):
+            with contextlib.suppress(OSError):
+                self.take(self.read_record())
+            *lines, self.left = self.left.split(b"\n")
+            if not lines:
+                return found
+            found += [parsed for parsed in map(self.parse_record, filter(WORST_PATTERN.search, lines)) if parsed]
         self.skip_to_end()
         return found
 

@@ -238,6 +238,9 @@ def _build_machine_blocks(seen: NodeTileModel, space: DrawArea, *, has_core_rows
             label, Span(f"{when} ", TextStyle.LABEL), sanitize_span(one.meaning, get_severity_style(one.severity))
         )
         blocks.append(_make_block(2, truncate_row(row, space.columns)))
+    if seen.kernel_gaps is not None:
+        row = make_row(make_label("" if shown else "kernel"), sanitize_span(seen.kernel_gaps, TextStyle.STALE))
+        blocks.append(_make_block(3, truncate_row(row, space.columns)))
     return blocks
 
 

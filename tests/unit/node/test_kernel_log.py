@@ -112,6 +112,24 @@ def test_a_flood_is_skipped_and_counted(kmsg: KmsgOnDisk) -> None:
     assert message["skipped"] == sent - seen
 
 
+def test_of_a_flood_the_worst_lines_are_kept(kmsg: KmsgOnDisk) -> None:
+    reader = kernel_log.open_kernel_log(str(kmsg.root))
+    kmsg.log("first")
+    collect(reader)
+    for number in range(4000):
+        kmsg.log(REFUSED if number == 3000 else f"pcieport 0000:00:00.0: AER: Corrected error received: {number}", 2.0)
+    kmsg.log("last")
+    reader.collect(lambda _: None)
+    message = reader.build_message()
+    counts = [line["count"] for line in message["lines"]]
+    assert message["lines"][1]["text"] == REFUSED
+    assert len(counts) == 2
+    assert message["skipped"] <= 4000 - sum(counts)
+    kmsg.log("later")
+    reader.collect(lambda _: None)
+    assert reader.build_message()["skipped"] == 4000 - sum(counts) + 1, "the last one of the flood was not kept, either"
+
+
 def test_what_waits_is_bounded(kmsg: KmsgOnDisk) -> None:
     names = [chr(97 + number // 26) + chr(97 + number % 26) for number in range(100)]
     for name in names:
