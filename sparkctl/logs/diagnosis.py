@@ -24,7 +24,7 @@ from sparkctl.logs.line_effects import (
     split_raw_bytes,
     split_raw_line,
 )
-from sparkctl.logs.line_patterns import TRACEBACK_STARTS, find_common_quoting, is_quoted, strip_quoting
+from sparkctl.logs.line_patterns import TRACEBACK_STARTS, find_common_quoting, is_quoted, says_it_fails, strip_quoting
 from sparkctl.model.engine_metrics import EngineFact, EngineFactName
 from sparkctl.model.launch_plan import LaunchPlan, ReadinessRule
 from sparkctl.model.phase import Phase
@@ -411,12 +411,13 @@ def _judge_log(analyzer: LogAnalyzer, name: str | None, plan: LaunchPlan | None)
         )
     if name is None and (warned := analyzer.closing_warning) is not None:
         return _build_likely_verdict_from_line(warned, plan)
-    if name is None and (last_words := analyzer.last_words) is not None:
+    last_words, is_known = analyzer.last_words, name is not None
+    if last_words is not None and (not is_known or says_it_fails(last_words.text)):
         return _build_likely_verdict(
             FailureCause.CRASHED,
-            "No known engine wrote this log; its last line that looks like an error is the proof.",
+            f"{'It never became ready' if is_known else 'No known engine wrote this log'}; its last line that looks like an error is the proof.",
             last_words,
-            "Read the log around this line; --engine names the engine.",
+            f"Read the log around this line{'' if is_known else '; --engine names the engine'}.",
         )
     return None
 

@@ -26,10 +26,10 @@ from sparkctl.model.text.sanitize import load_json, sanitize_line, truncate_text
 from sparkctl.model.text.units import format_date_time
 from sparkctl.model.verdict import MAX_EVIDENCE_CHARS, Confidence, Evidence, FailureCause, Verdict
 from sparkctl.node import bootstrap, load_kernel_table
-from sparkctl.node.kernel_log import FIGURES_PATTERN, KERNEL_LOG_PROTOCOL
 from sparkctl.transport.node_connection import OutputTooLong
 from sparkctl.transport.node_session import NodeSession
 
+_KERNEL_LOG_PROTOCOL = 1  # what the program of this version speaks
 _MAX_TEXT_CHARS = 300
 _MAX_OLD_LINES = 64
 
@@ -137,7 +137,7 @@ def decode_kernel_log(output: bytes) -> KernelLog:
         data = load_json(line)
     except (ValueError, RecursionError) as wrong:
         raise ValueError("no line of the kernel's log") from wrong
-    if not isinstance(data, dict) or data.get("kernel_log") != KERNEL_LOG_PROTOCOL:
+    if not isinstance(data, dict) or data.get("kernel_log") != _KERNEL_LOG_PROTOCOL:
         raise ValueError("not this protocol of the kernel's log")
     reading = from_json_data(KernelReading, data.get("log"), is_strict=False)
     times = from_json_data(_Times, data, is_strict=False)
@@ -252,6 +252,8 @@ class KernelHistory:
 
     def _list_new_lines(self, lines: Sequence[KernelLine]) -> list[KernelLine]:
         """Return the lines that were not sent before; of a group that was sent in part, the rest, at the time of its last."""
+        from sparkctl.node.kernel_log import FIGURES_PATTERN  # only the panel needs it
+
         until, new = self._read_until, []
         for line in lines:
             last, count = line.last or line.at, line.count or 1

@@ -534,9 +534,10 @@ _CUDA_CALL_FAILURES = (
         r"|CUDA_ERROR_(?P<name>ILLEGAL_\w{1,20}|LAUNCH_\w{1,30}|MISALIGNED_ADDRESS|ASSERT|HARDWARE_STACK_ERROR)\b"
         r"|(?P<other>hipError(?:Illegal\w{1,20}|Launch\w{1,20}|Assert)|HSA_STATUS_ERROR_(?:EXCEPTION|ILLEGAL_INSTRUCTION"
         r"|MEMORY_(?:APERTURE_VIOLATION|FAULT))|(?:UR_RESULT|ZE_RESULT|PI)_ERROR_DEVICE_LOST|VK_ERROR_DEVICE_LOST|ErrorDeviceLost)\b"
-        r"|(?P<neuron>NRT_EXEC_\w{2,40}|Failed to execute the model status=\d{1,5} message=\S.{0,120})",
+        r"|(?P<neuron>NRT_EXEC_\w{2,40}|Failed to execute the model status=\d{1,5} message=\S.{0,120})"
+        r"|(?P<npu>(?:ACL [\w ]{1,60} failed, |NPU function error: .{1,120}?, )error code(?: is |: ?)5070\d\d)\b",
         FailureCause.GPU_FAULT,
-        "A GPU kernel failed while it ran ([{what}][{name}][{other}][{neuron}]); nothing here says which.",
+        "A GPU kernel failed while it ran ([{what}][{name}][{other}][{neuron}][{npu}]); nothing here says which.",
         _GPU_FAULT_REMEDY,
         needle=(
             "an illegal ",
@@ -558,6 +559,7 @@ _CUDA_CALL_FAILURES = (
             "ErrorDeviceLost",
             "NRT_EXEC_",
             "execute the model status=",
+            *("error code is 5070", "error code: 5070", "error code:5070"),
         ),
         weight=FailureWeight.LIKELY,
     ),
@@ -788,9 +790,11 @@ IMAGE_FAILURES = (
     ),
     failure_rule(
         rf"{EXCEPTION_PREFIX}\[Errno 2\] No such file or directory: '(?P<name>{_PROGRAMS})'$"
-        rf"|{EXCEPTION_PREFIX}(?:.{{0,80}} )?['\"`]?(?P<other>{_PROGRAMS})['\"`]? (?:is |was )?not found\b",
+        rf"|{EXCEPTION_PREFIX}(?:.{{0,80}} )?['\"`]?(?P<other>{_PROGRAMS})['\"`]? (?:is |was )?not found\b"
+        rf"|{EXCEPTION_PREFIX}(?:.{{0,120}}[ '\"`])?(?P<binary>[\w.-]{{2,60}})['\"`]? (?:(?:binary|executable) not found|not found in \$?PATH)\b"
+        rf"|{EXCEPTION_PREFIX}(?:.{{0,120}}: )?exec: \"(?P<go>[^\"]{{1,200}})\": executable file not found",
         FailureCause.BROKEN_IMAGE,
-        "The image lacks the program [{name}][{other}].",
+        "The image lacks the program [{name}][{other}][{binary}][{go}].",
         "Take an image that holds it, or install it when the image is built (apt-get install).",
         needle=("No such file or directory: '", " not found"),
         on="image",
@@ -829,13 +833,19 @@ IMAGE_FAILURES = (
     ),
     failure_rule(
         rf"{EXCEPTION_PREFIX}(?P<what>Torch not compiled with [A-Z]{{3,6}} enabled|.{{0,120}}was not compiled with CUDA support"
+        r"|.{0,120}`[\w-]{1,40}` feature is not enabled"  # of a program in Rust
         r"|Numpy is not available"
         r"|Could not run '[\w:.]{1,120}' with arguments from the 'CUDA' backend)",
         FailureCause.BROKEN_IMAGE,
         "The image holds a build for the CPU, or for another version: {what}.",
         "Take an image that is made for NVIDIA GPUs and linux/arm64: what pip installs there is often built without CUDA. An image of your "
         "own: install PyTorch from its index for CUDA (download.pytorch.org/whl/cu130).",
-        needle=("ot compiled with ", "Numpy is not available", " with arguments from the 'CUDA' backend"),
+        needle=(
+            "ot compiled with ",
+            "` feature is not enabled",
+            "Numpy is not available",
+            " with arguments from the 'CUDA' backend",
+        ),
         on="image",
     ),
     failure_rule(
@@ -1446,6 +1456,16 @@ CRASH_FAILURES = (
         weight=FailureWeight.LIKELY,
     ),
     failure_rule(
+        rf"{EXCEPTION_PREFIX}.{{0,120}}?(?P<what>\bDType \w{{1,20}} is not supported|\b\w{{1,60}} is only supported (?:on \w{{1,20}} devices )?in"
+        r" \w{1,20} precision\b|\b\w{1,60} is only supported on \w{1,20} devices in \w{1,20}\b.{0,60}"
+        r"|\b[Pp]ooling (?:config .{1,80} )?is not supported\b.{0,80})",
+        FailureCause.BAD_VALUE,
+        "The program refused its settings: {what}",
+        "Correct the setting that the message names (args.dtype, args.pooling).",
+        needle=("is not supported", "is only supported "),
+        weight=FailureWeight.LIKELY,
+    ),
+    failure_rule(
         rf"{EXCEPTION_PREFIX}torch\.(?P<dtype>\w{{1,20}}) is not supported for quantization method (?P<method>[\w-]{{1,40}})"
         r"(?:.*?Supported dtypes: \[(?P<could>[^\]]{1,120})\])?",
         FailureCause.BAD_VALUE,
@@ -1790,6 +1810,15 @@ CRASH_FAILURES = (
         "The engine stopped on an error: {what}",
         "Read the log around this line.",
         needle=_EXCEPTION_NEEDLES,
+        weight=FailureWeight.EXCEPTION,
+    ),
+    failure_rule(  # Ollama serves other models after it; another rule may know what it quotes
+        r"\blevel=ERROR .{0,200}?msg=\"error loading (?:llama server|model)\".{0,300}? error=\"?"
+        r"(?P<what>(?!.{0,200}context canceled)\S.{0,400}?)\"?$",
+        FailureCause.CRASHED,
+        "The model could not be loaded: {what}",
+        "The lines before this one may name the reason; with env.OLLAMA_DEBUG: 1 the log says more.",
+        needle='msg="error loading ',
         weight=FailureWeight.EXCEPTION,
     ),
     failure_rule(

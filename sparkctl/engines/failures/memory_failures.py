@@ -134,6 +134,23 @@ _KERNEL_LOG_PREFIX = r"^(?:<\d+>)?(?:\[[^\]]{1,40}\] ?|[\w:.+ -]{0,60} kernel: (
 
 HOST_MEMORY_FAILURES = (
     failure_rule(
+        rf"{EXCEPTION_PREFIX}(?P<what>.{{0,120}}?\b(?:free|available) (?:GPU |device |HBM |VRAM ){{0,2}}(?:memory|HBM|VRAM)\b.{{0,80}}?"
+        r" (?:below|less than|lower than|smaller than) .{0,80}?\b(?:reserve|required|minimum|needed|requested)\b.{0,160})",
+        FailureCause.STARTUP_MEMORY_CHECK,
+        "Less memory is free than the engine wants to have: {what}",
+        f"Let the engine take less of it, or lower what it reserves. {_FREE_MEMORY_REMEDY}",
+        needle=("below ", "less than ", "lower than ", "smaller than "),
+        weight=FailureWeight.LIKELY,
+    ),
+    failure_rule(
+        r"\bdied with <Signals\.(?P<signal>SIGTERM|SIGINT): \d{1,2}>",
+        FailureCause.STOPPED_BY_OTHERS,
+        "Somebody stopped a program that this one had started ({signal}).",
+        "Ask who stopped it, then start it again.",
+        needle="died with <Signals.SIG",
+        weight=FailureWeight.EXCEPTION,
+    ),
+    failure_rule(
         rf"{SHELL_PREFIX}Killed(?: {{2,}}\S.*)?$",
         FailureCause.KILLED,
         "It was killed (SIGKILL), as the shell reports.",

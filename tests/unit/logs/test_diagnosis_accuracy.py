@@ -83,7 +83,124 @@ _SCRIPT_MODULE = "RuntimeError: The following operation failed in the TorchScrip
     _raise("{}")
 )
 
+# The router of text-embeddings-inference (Rust), as its source prints: github.com/huggingface/text-embeddings-inference.
+_TEI = (
+    '2026-07-24T10:00:00.123456Z  INFO text_embeddings_router: router/src/main.rs:216: Args { model_id: "BAA*/***-****-**-v1.5" }',
+    "2026-07-24T10:00:01.123456Z  INFO download_artifacts: text_embeddings_core::download: core/src/download.rs:20: Starting download",
+)
+_TEI_BACKEND = (
+    "2026-07-24T10:00:02.123456Z ERROR text_embeddings_backend: backends/src/lib.rs:567: Could not start Candle backend: "
+    "Could not start backend: "
+)
+_TEI_END = (
+    "Error: Could not create backend",
+    "",
+    "Caused by:",
+    "    Could not start backend: Could not start a suitable backend",
+)
+# github.com/ollama/ollama: server/routes.go, server/sched.go.
+_OLLAMA = (
+    'time=2026-08-21T10:00:00.100Z level=INFO source=routes.go:1288 msg="Listening on [::]:11434 (version 0.14.2)"',
+    'time=2026-08-21T10:00:00.400Z level=INFO source=types.go:121 msg="inference compute" id=GPU-1 library=cuda compute=12.1',
+)
+_OLLAMA_REFUSED = '[GIN] 2026/08/21 - 10:01:01 | 500 | 1.2s | 172.17.0.1 | POST     "/api/chat"'
+
+
+def _ollama(error: str) -> tuple[str, ...]:
+    record = 'time=2026-08-21T10:01:00.400Z level=ERROR source=sched.go:734 msg="error loading llama server" error='
+    return (*_OLLAMA, f'{record}"{error}"', _OLLAMA_REFUSED)
+
+
 OTHER_WORDS: dict[str, tuple[str, str, tuple[str, ...]]] = {
+    "Rust's causes, the innermost last": (
+        "disk-full",
+        "No space left on device",
+        (
+            *_TEI,
+            "Error: Could not download model artifacts",
+            "",
+            "Caused by:",
+            "    0: request error: cannot write the file",
+            "    1: I/O error: No space left on device (os error 28)",
+        ),
+    ),
+    "Rust's causes, none with a name": (
+        "crashed",
+        "Backend is unhealthy",
+        (*_TEI, "Error: Model backend is not healthy", "", "Caused by:", "    Backend is unhealthy"),
+    ),
+    "Rust's causes that are no more than the error": (
+        "model-files",
+        "`config.json` not found",
+        (*_TEI, "Error: `config.json` not found", "", "Caused by:", "    No such file or directory (os error 2)"),
+    ),
+    "Rust's client of the hub, refused": (
+        "model-gated",
+        "401",
+        (
+            *_TEI,
+            "Error: Could not download model artifacts",
+            "",
+            "Caused by:",
+            "    request error: HTTP status client error (401 Unauthorized) for url (https://huggingface.co/x/y/resolve/main/config.json)",
+        ),
+    ),
+    "Rust's client without a network": (
+        "hub-unreachable",
+        "error sending request",
+        (
+            *_TEI,
+            "Error: Could not download model artifacts",
+            "",
+            "Caused by:",
+            "    request error: error sending request for url (https://huggingface.co/x/y/resolve/main/config.json)",
+        ),
+    ),
+    "Rust's record before the end: a tensor": (
+        "model-files",
+        "embeddings.word_embeddings.weight",
+        (*_TEI, f"{_TEI_BACKEND}cannot find tensor embeddings.word_embeddings.weight", *_TEI_END),
+    ),
+    "Rust's record before the end: built without CUDA": (
+        "broken-image",
+        "feature is not enabled",
+        (*_TEI, f"{_TEI_BACKEND}`cuda` feature is not enabled", *_TEI_END),
+    ),
+    "Rust's record before the end: a model": (
+        "model-unsupported",
+        "absolute position",
+        (*_TEI, f"{_TEI_BACKEND}Bert only supports absolute position embeddings", *_TEI_END),
+    ),
+    "a runner that is not in the image": (
+        "broken-image",
+        "binary not found",
+        _ollama("llama-server binary not found (checked: /usr/lib/ollama/llama-server)"),
+    ),
+    "a runner that may not be run": (
+        "permission",
+        "fork/exec",
+        _ollama("error starting llama-server: fork/exec /usr/lib/ollama/llama-server: permission denied "),
+    ),
+    "a runner that ends": (
+        "crashed",
+        "exit status 127",
+        _ollama("llama-server process has terminated: exit status 127"),
+    ),
+    "a runner that is not ready in time": (
+        "timed-out",
+        "timed out waiting",
+        _ollama("timed out waiting for llama-server to start: context deadline exceeded"),
+    ),
+    "a client that did not wait for the runner": (
+        "none",
+        "",
+        _ollama("timed out waiting for llama-server to start: context canceled"),
+    ),
+    "the same without a server": (
+        "crashed",
+        "exit status 2",
+        (*_OLLAMA, "Error: llama-server process has terminated: exit status 2"),
+    ),
     "watchdog behind loguru": (
         "wedged",
         "atchdog timeout",
