@@ -158,6 +158,7 @@ PROFILE_CASES = (
     ("open-port", "trtllm", "nvcr.io/nvidia/tensorrt-llm/release:1.3.0", "/m", ""),
     ("jit-caches-vllm", "vllm", "x/vllm:0.19.1", "/m", ""),
     ("jit-caches-sglang", "sglang", "x/sglang:0.5.12", "/m", ""),
+    ("flashinfer-cache", "vllm", "x/vllm:0.32.0", "nvidia/Qwen3.6-27B-NVFP4", "mounts: [~/.cache/vllm:/root/.cache/vllm]"),
     ("ready-timeout-expected", "vllm", "x/vllm:0.19.1", "/m", "env: {VLLM_ENGINE_READY_TIMEOUT_S: 300}"),
     ("ready-timeout-usual", "vllm", "x/vllm:0.19.1", "/m", "env: {VLLM_ENGINE_READY_TIMEOUT_S: 700}\nstart: {expected: 13m}"),
     ("local-host", "vllm", "x/vllm:0.19.1", "/m", "args: {host: 127.0.0.1}\ncontainer: {options: {publish: 8000:8000}}"),
@@ -221,6 +222,8 @@ PROFILE_CASES = (
 
 # Fields that look like a trap and are none: the trap that is not named.
 CALM_PROFILES = (
+    ("flashinfer-cache", "vllm", "x/vllm:0.32.0", "nvidia/Qwen3.6-27B-NVFP4", "mounts: [~/.cache:/root/.cache]"),
+    ("ready-timeout-expected", "vllm", "x/vllm:0.19.1", "/m", "env: {VLLM_ENGINE_READY_TIMEOUT_S: 300}\nstart: {expected: 13m}"),
     ("no-reasoning-parser", "vllm", "x/vllm:0.32.0", "Qwen/Qwen3-Next-80B-A3B-Instruct-FP8", ""),
     ("no-reasoning-parser", "vllm", "x/vllm:0.32.0", "Qwen/Qwen3.6-27B", "args: {reasoning-parser: qwen3}"),
     ("thinking-off-stream", "vllm", "x/vllm:0.21.0", "/m", "args: {reasoning-parser: qwen3}"),
