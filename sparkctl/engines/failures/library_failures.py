@@ -1420,7 +1420,7 @@ CRASH_FAILURES = (
         rf"|{EXCEPTION_PREFIX}.*does not support (?P<kind>[\w-]{{1,40}}) quantization",
         FailureCause.BAD_VALUE,
         "The quantization is refused[: there is no {name}][: the model's own is {its}][: this model does not support {kind}].",
-        "Remove args.quantization: the engine reads it from the model.",
+        "Remove args.quantization: the engine reads it from the model. If it is not set, the checkpoint itself says it: take a newer image.",
         needle="uantization",
         on="args.quantization",
         change=ChangeDirection.REMOVE,

@@ -104,7 +104,7 @@ _FILE_SYSTEM_FAILURES = (
         r"|don't have enough free space in (?P<where>\S{1,200})",
         FailureCause.DISK_FULL,
         "A disk is full on the node, or the container's shared memory is[ ({where})].",
-        "Free space (df -h on the node, docker system df); if /dev/shm is meant, raise container.shm_size.",
+        "Free space (df -h on the node, docker system df; docker builder prune); if /dev/shm is meant, raise container.shm_size.",
         needle=(
             "Disk quota exceeded",
             "o space left on device",
