@@ -61,6 +61,7 @@ else:
             # each type as a plain one: `dataclasses` would search every text for ClassVar, which takes half the time
             kinds = {name: dataclasses.KW_ONLY if note.endswith("KW_ONLY") else object for name, note in notes.items()}
             body = {"__doc__": "-", "__module__": cls.__module__, "__annotations__": kinds} | defaults
+            body |= {name: own[name] for name in ("__orig_bases__",) if name in own}  # of a generic class
             twin = type(cls)(cls.__name__, cls.__bases__, body)
             known = dataclasses.dataclass(twin, init=False, repr=False, eq=False, kw_only=kw_only)
             for name in kinds.keys() & known.__dataclass_fields__.keys():

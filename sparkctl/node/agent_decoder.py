@@ -112,7 +112,11 @@ def _sanitize_kernel_lines(sample: Sample | None) -> Sample | None:
     if sample is None or sample.kernel is None or not (sample.kernel.lines or sample.kernel.trouble):
         return sample
     lines = tuple(
-        replace(line, text=truncate_text(sanitize_line(line.text), _MAX_LINE_CHARS))
+        replace(
+            line,
+            text=truncate_text(sanitize_line(line.text), _MAX_LINE_CHARS),
+            devices=tuple(truncate_text(sanitize_line(one), 80) for one in line.devices[:4]),
+        )
         for line in sample.kernel.lines[:_MAX_LINES]
     )
     trouble = sample.kernel.trouble and truncate_text(sanitize_line(sample.kernel.trouble), _MAX_LINE_CHARS)
