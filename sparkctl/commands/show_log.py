@@ -35,7 +35,7 @@ from sparkctl.history.model import OperationKind
 from sparkctl.logs.line_patterns import drop_own_requests, is_own_request, parse_log_time
 from sparkctl.logs.rank_verdict import measure_clock_offset
 from sparkctl.logs.reader import LogFeed, read_log
-from sparkctl.logs.start_verdict import describe_memory_drop
+from sparkctl.logs.start_verdict import describe_guard_kill
 from sparkctl.model.container import Container
 from sparkctl.model.events import CommandEnded, Emit, Event, LogArrived, Outcome, WarningEmitted
 from sparkctl.model.guard_state import GuardReceipt
@@ -233,9 +233,7 @@ class _ShowLogRun:
 
     def _warn_guard_stop(self, node: NodeName, receipt: GuardReceipt) -> None:
         when = format_date_time(receipt.at, has_seconds=True)
-        self._emit_warning(
-            node, f"the guard stopped {self.request.instance} at {when}: {describe_memory_drop(receipt)}"
-        )
+        self._emit_warning(node, f"the guard stopped {self.request.instance} at {when}: {describe_guard_kill(receipt)}")
 
     @property
     def _looks_back(self) -> bool:

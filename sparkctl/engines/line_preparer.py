@@ -49,6 +49,9 @@ _LOG_PREFIX = lazy_pattern.compile(
     r"|\[rank\d+\]: ?"  # torch, with several ranks
     r"|\[(?:(?:DP|TP|PP|EP|CP)\d+ ?){1,5}\] "  # SGLang's ranks, where a paste lost the time
     r"|\[\d{4}-\d\d-\d\d\|\d\d:\d\d:\d\d\|\w+\] (?P<piped>[A-Z]+) +"
+    # Rust's tracing: ERROR server: text_embeddings_backend: backends/src/lib.rs:567: text, INFO sglang_router::server: text
+    r"|(?P<traced>TRACE|DEBUG|INFO|WARN|ERROR) {1,3}(?:[\w-]{1,60}(?:\{[^{}]{0,200}\})?:{1,2} ?){0,8}"
+    r"(?:[\w./-]{1,120}\.rs:\d{1,6}: |(?<=::)\w{1,60}: )"
     r"|\d+\.\d\d\.\d{3}\.\d{3} (?P<letter>[DIWE]) "  # llama-server: 0.24.777.216 I
     # TensorRT-LLM: [12/20/2025-04:21:10] [TRT-LLM] [I] from its Python, [TensorRT-LLM][INFO] from its C++
     r"|(?:\[\d\d/\d\d/\d{4}-\d\d:\d\d:\d\d\] )?\[TRT(?:-LLM)?\] (?:\[RANK \d+\] )?\[(?P<mark>[DEFITVW])\] (?:\[RANK \d+\] )?"
@@ -78,6 +81,7 @@ _LEVELS_BY_LETTER = {
 
 
 _LEVELS_BY_WORD = {
+    "TRACE": "DEBUG",
     "DEBUG": "DEBUG",
     "INFO": "INFO",
     "WARN": "WARNING",
@@ -103,7 +107,8 @@ def strip_log_prefix(line: str) -> tuple[str | None, str]:
     start = launcher.end() if launcher is not None else 0
     while start < len(line) and line[start] in _PREFIX_STARTS and (found := _LOG_PREFIX.match(line, start)):
         word = found["level"] or found["word"] or found["dated"] or found["piped"] or found["named"] or found["undated"]
-        word = word or found["barred"] or found["clocked"] or _LEVELS_BY_WORD.get((found["boxed"] or "").upper())
+        word = word or found["barred"] or found["clocked"]
+        word = word or _LEVELS_BY_WORD.get((found["boxed"] or found["traced"] or "").upper())
         word = word or _LEVELS_BY_LETTER.get(
             found["letter"] or found["mark"] or found["glog"] or found["flow"] or found["ray"] or found["onnx"] or ""
         )

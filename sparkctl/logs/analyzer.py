@@ -29,6 +29,7 @@ from sparkctl.logs.line_effects import LineEffect, TracebackPrefix, prepare_raw_
 from sparkctl.logs.line_patterns import (
     ACCESS_LINE,
     ACCESS_LINE_STARTS,
+    CAUSES_HEADER,
     CHAIN_STARTS,
     DURATION_PATTERN,
     ERROR_LEVELS,
@@ -57,6 +58,7 @@ from sparkctl.logs.line_patterns import (
     is_group_of_exceptions,
     is_harmless,
     is_own_request,
+    is_warning,
     looks_like_error,
     may_hold_duration,
     parse_log_time,
@@ -126,7 +128,7 @@ class EvidenceLine:
     lines before it that showed the engine at work, its progress, and generated tokens; ``ordinary``: see `LogAnalyzer`. ``raw``: the
     line's beginning as the log
     has it; ``is_of_request``: it stands in the traceback of a request that failed; ``is_context``: an exception with a known cause
-    that was handled when another one came up."""
+    that was handled when another one came up; ``is_uncaught``: nothing caught this exception, so its program ended."""
 
     number: int
     text: str
@@ -139,6 +141,7 @@ class EvidenceLine:
     raw: str = ""
     is_of_request: bool = False
     is_context: bool = False
+    is_uncaught: bool = False
 
 
 def _may_end_program(seen: EvidenceLine) -> bool:
@@ -309,6 +312,8 @@ _MAX_BANNER_LINES = 40  # lines between an engine's name with its version and it
 _MAX_FORGIVEN_LINES = 8  # lines in which a program may say what failed before it says that it tries again
 _MAX_HEAD_CHARS = 200  # of a line as the log has it, in which its prefixes stand
 _MIN_TEXT_CHARS = 20  # by which the end of the prefixes is found
+# Rust: a cause of an error, below the header of all of them.
+_CAUSE = lazy_pattern.compile(r"(?: {2,}|\t) {0,20}(?:\d{1,3}: {1,4})?(?P<what>\S.{0,2000})")
 _MAX_CHAIN_LINES = 6  # lines from one exception to the next traceback of the same error
 # In the name of a process: a later stage of pipeline parallelism, and one of the ranks that share each tensor.
 _LATER_STAGE, _ONE_OF_RANKS = (
@@ -319,6 +324,7 @@ _LATER_STAGE, _ONE_OF_RANKS = (
 _CUT_MARK = lazy_pattern.compile(
     r"[\s.…]{0,20}+(?:[\[(<]{0,2}(?:\.{2,3}|…)? ?(?:[Tt]runcated|TRUNCATED|snip|cut|omitted)\b[^\])>]{0,60}[\])>]{0,2})?[\s.…]{0,20}$"
 )
+_NO_MESSAGE = lazy_pattern.compile(r"[\w.]{1,200}: *$")  # an exception's class alone
 _MAX_BANNER_TAIL_LINES = 12  # lines of an image's banner after its warning
 _MAX_TAIL_LINES = 6  # lines of cleanup that may follow the last error
 _MAX_MESSAGE_CHARS = 2048
@@ -393,6 +399,7 @@ class LogAnalyzer:
     _prefix: TracebackPrefix = field(default_factory=TracebackPrefix)
     # An exception that no rule named, the lines of its message so far, and the weight of the first.
     _unnamed: tuple[LogLine, str, int, str | None] | None = None
+    _causes: list[int] | None = None  # the lines of an error and of its causes so far; None outside of such a list
     _standstills: int = 0  # in a row
     _stood_at: int = 0  # the last line of a standstill
     _request_error: int = -_MAX_CHAIN_LINES  # the last line of what says that a request failed: its tracebacks follow
@@ -478,6 +485,7 @@ class LogAnalyzer:
             self.phase is Phase.STARTING
             or self._preparer.is_joining
             or self._unnamed is not None
+            or self._causes is not None
             or self._standstills
             or self._traceback.is_in_statement
             or self._prefix.is_known
@@ -541,12 +549,21 @@ class LogAnalyzer:
             and self._is_error_at_work(root)
         ):
             return None
-        if root.serving and self.stopped is not None and self.stopped.number > root.number and not self._has_died:
+        ends_script = root.is_uncaught and self._ends_soon_after(root)
+        is_stopped = self.stopped is not None and self.stopped.number > root.number
+        if root.serving and is_stopped and not self._has_died and not ends_script:
             return None  # it served on until it was asked to stop
-        is_the_end = not root.serving or self.fatal_line is not None
+        is_the_end = not root.serving or self.fatal_line is not None or ends_script
         if root.failure.weight >= FailureWeight.DEATH and root.failure.cause not in STARTUP_ONLY_CAUSES:
             is_the_end = True  # what only a start can say ends no engine at work: a client's picture or adapter
         return root if is_the_end else None
+
+    def _ends_soon_after(self, seen: EvidenceLine) -> bool:
+        """Tell whether nothing was served after this line, and a stop or the log's end is near: a script that starts an engine stops it
+        where it fails itself."""
+        end = self._latest[0] if self._latest is not None and self.stopped is None else 0
+        end = self.stopped.number if self.stopped is not None else end
+        return self._life == seen.life and 0 <= end - seen.number <= _MAX_BANNER_TAIL_LINES
 
     @property
     def cut_line(self) -> EvidenceLine | None:
@@ -760,6 +777,7 @@ class LogAnalyzer:
         if (
             content.is_plain
             and self._unnamed is None
+            and self._causes is None
             and not self._traceback.is_open
             and self.phase is not Phase.STARTING
         ):
@@ -773,6 +791,9 @@ class LogAnalyzer:
             return
         if content.is_turning_point:
             self._note_turning_point(line, text)
+        if content.is_turning_point and text.rstrip() == CAUSES_HEADER and not self._traceback.is_open:
+            self._causes = [] if self._latest is None else [self._latest[0]]
+            return
         before = self.latest_line if text.startswith(PACKAGE_VERSION) else None
         self._latest = line.number, text
         if self.phase is Phase.STARTING:
@@ -786,6 +807,8 @@ class LogAnalyzer:
             self._count_ordinary_line(line, content)
             return
         text, traceback = content.plain, self._traceback
+        if self._causes is not None and self._note_cause(line, text):
+            return
         is_exception = False
         if traceback.is_open or content.may_be_traceback:
             is_exception = traceback.read_line(line.number, text, line.text, content.level)
@@ -974,18 +997,56 @@ class LogAnalyzer:
             failure is not None
             or signal is not None
             or self._unnamed is None
+            or not self._may_continue(line, self._unnamed[0])
             or not _is_continuation(text, level, self._unnamed[3])
         ):
             self._unnamed = None
         else:
-            first, message, weight, first_level = self._unnamed
-            message = f"{message} {text.strip()}"
+            first, begin, weight, first_level = self._unnamed
+            message = f"{begin.rstrip()} {text.strip()}"
             joined = self.engine.classify_line(message)
             if joined is not None and joined.failure is not None and joined.failure.weight > weight:
                 self._unnamed = None
                 self._apply_signal(joined, first, message)
             else:
+                if _NO_MESSAGE.match(begin) and text.strip(" =-*#"):
+                    self._complete_exception(first.number, message)
                 self._unnamed = (first, message, weight, first_level) if len(message) < _MAX_MESSAGE_CHARS else None
+
+    def _note_cause(self, line: LogLine, text: str) -> bool:
+        """Note a cause of the error before it, if this line is one: it explains more than those before it. Return whether it is."""
+        found, causes = _CAUSE.match(text), self._causes
+        if found is None or causes is None:
+            self._causes = None
+            return False
+        message = f"Error: {found['what']}"
+        signal = self.engine.classify_line(message)
+        failure = None if signal is None else signal.failure
+        if failure is None or failure.weight < FailureWeight.EXCEPTION:
+            failure = build_unnamed_failure(message)
+        is_named = failure.cause is not FailureCause.CRASHED
+
+        def explains_less(seen: EvidenceLine) -> bool:
+            is_unnamed = seen.failure is None or seen.failure.cause is FailureCause.CRASHED
+            return failure_weight(seen) <= failure.weight and (is_named or is_unnamed)
+
+        self.failures = [seen for seen in self.failures if seen.number not in causes or not explains_less(seen)]
+        causes.append(line.number)
+        self._apply_signal(LineSignal(failure=failure), line, message)
+        return True
+
+    def _may_continue(self, line: LogLine, first: LogLine) -> bool:
+        """Tell whether a line may be of the process that wrote the first line of a message: its prefix names no other one."""
+        writer = find_writer(line.text[:_MAX_HEAD_CHARS])
+        return not writer or writer == find_writer(first.text[:_MAX_HEAD_CHARS])
+
+    def _complete_exception(self, number: int, text: str) -> None:
+        """Show an exception whose message begins on the line after it, and that no rule names, with the message."""
+        for at, seen in enumerate(self.failures):
+            if seen.number == number and seen.failure is not None and seen.failure.weight == FailureWeight.EXCEPTION:
+                named = replace(seen.failure, summary=build_unnamed_failure(text).summary)
+                self.failures[at] = replace(seen, failure=named, text=sanitize_line(text))
+        self.tracebacks = [replace(one, exception=text) if one.last == number else one for one in self.tracebacks]
 
     def _count_standstill(self, line: LogLine, text: str) -> None:
         """Record that the engine stands still, once it has said so several times and nothing else."""
@@ -1171,6 +1232,7 @@ class LogAnalyzer:
                 ordinary=self._ordinary,
                 raw=line.text[:_MAX_HEAD_CHARS],
                 is_of_request=self._is_request_traceback,
+                is_uncaught=self._traceback.is_uncaught,
             )
         )
 
@@ -1290,13 +1352,16 @@ _COMMAND_STARTS = ("export ", "$ ")  # of a shell
 def _is_continuation(text: str, level: str | None, first_level: str | None) -> bool:
     """Tell whether a line may go on with the message before it: it has no header of its own, but for that which each line of the
     message has, and begins no other thing, such as a command of a shell."""
-    begins = text.startswith(TRACEBACK_STARTS) or text.startswith(_COMMAND_STARTS) or text.endswith("\\")
+    begins = (
+        text.startswith(TRACEBACK_STARTS) or text.startswith(_COMMAND_STARTS) or text.endswith("\\") or is_warning(text)
+    )
     return not begins and not is_below_error(level) and level in (None, first_level)
 
 
 @cache
 def _list_turning_points(signs: LogSignature) -> tuple[str, ...]:
-    return (*signs.begins, *RELOADS, *TRACEBACK_STARTS, *STOP_REQUESTS, *SHUTDOWN_PHRASES, *SELF_KILLS)
+    ends = (*STOP_REQUESTS, *SHUTDOWN_PHRASES, *SELF_KILLS)
+    return (*signs.begins, *RELOADS, *TRACEBACK_STARTS, CAUSES_HEADER, *ends)
 
 
 @cache

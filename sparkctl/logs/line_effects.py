@@ -20,6 +20,7 @@ from sparkctl.logs.line_patterns import (
     ACCESS_LINE,
     ACCESS_LINE_STARTS,
     ASSERTION_START,
+    CAUSES_HEADER,
     CHAIN_STARTS,
     DURATION_WORDS,
     ERROR_LEVELS,
@@ -35,6 +36,7 @@ from sparkctl.logs.line_patterns import (
     TRACEBACK_HEADER,
     TRACEBACK_STARTS,
     is_below_error,
+    is_module_frame,
     is_own_request,
     is_quoted,
     is_settings_frame,
@@ -95,6 +97,7 @@ class EffectTable:
                 *SHUTDOWN_PHRASES,
                 *SELF_KILLS,
                 *TRACEBACK_STARTS,
+                CAUSES_HEADER,
                 PACKAGE_VERSION,
                 *CHAIN_STARTS,
             )
@@ -174,6 +177,7 @@ class EffectTable:
             or MODEL_CONFIG_READ in source
             or match_reader_frame(source) is not None
             or is_settings_frame(source)
+            or is_module_frame(source)
             or match_compiler_frame(source) is not None
             or "serving" in text[:200]
         )

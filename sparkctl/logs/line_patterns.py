@@ -107,6 +107,8 @@ REQUEST_ERROR = "Exception in ASGI application"
 # Python's logging, before the traceback of a record that could not be written: the program goes on, always.
 LOGGING_ERROR = "--- Logging error ---"
 PACKAGE_NAME, PACKAGE_VERSION = "Name: ", "Version: "  # the first two lines of `pip show`: they are read as one
+# Rust's, above the causes of an error: each on an indented line of its own, the innermost last.
+CAUSES_HEADER = "Caused by:"
 TRACEBACK_STARTS = ("Traceback (most recent call last)", "usage: ")
 # Lines that only a start prints: after readiness they belong to a later start.
 STARTUP_ONLY_CAUSES = frozenset(
@@ -206,6 +208,14 @@ def tells_exit_status(text: str) -> bool:
     return _EXIT_STATUS.search(text) is not None
 
 
+_FAILS = lazy_pattern.compile(r"(?:Error|ERROR|error|Fatal|FATAL|fatal)\b(?: error)?: \S")
+
+
+def says_it_fails(text: str) -> bool:
+    """Tell whether a program begins a line with the word for a failure of its own, or says that one ended with a status."""
+    return _FAILS.match(text) is not None or tells_exit_status(text)
+
+
 _LISTENS = re.compile(
     r"\b[Ll]istening (?:on|at)\b|\b[Rr]unning on (?:local URL\b|https?:|all addresses|\S{1,80}:\d{2,5}\b)|\bGUI go to: http"
 )
@@ -267,6 +277,11 @@ def is_below_error(level: str | None) -> bool:
     return level in _LEVELS_BELOW_ERROR
 
 
+def is_warning(text: str) -> bool:
+    """Tell whether a line calls itself a warning, in the form of any program."""
+    return _WARNING_LINE.match(text) is not None
+
+
 @lru_cache(_KNOWN_TEXTS)
 def looks_like_error(text: str) -> bool:
     """Tell whether a line without a rule may be an error; a warning is none.
@@ -276,7 +291,7 @@ def looks_like_error(text: str) -> bool:
     low = text.lower()
     for word in _ERROR_WORDS:
         if word in low:
-            if text.startswith(_SOURCE_CODE_PREFIXES) or is_harmless(text) or _WARNING_LINE.match(text):
+            if text.startswith(_SOURCE_CODE_PREFIXES) or is_harmless(text) or is_warning(text):
                 return False
             return (
                 not says_it_goes_on(text)
@@ -486,6 +501,8 @@ _COMPILER_FRAME = lazy_pattern.compile(
     r"(?P<stage>make_\w{1,40}|optimize_\w{1,40}|\w{1,40}_to_\w{1,40}|compile|<lambda>)"
 )
 
+_MODULE_FRAME_ENDS = (", in <module>", ", in _run_module_as_main")
+
 
 def match_reader_frame(source: str) -> re.Match[str] | None:
     """Return the file and the function of a traceback's frame in code that reads what an exception may not name, None for others."""
@@ -495,6 +512,11 @@ def match_reader_frame(source: str) -> re.Match[str] | None:
 def is_settings_frame(source: str) -> bool:
     """Tell whether a traceback's frame is in code that checks settings."""
     return any(map(source.__contains__, _SETTINGS_WORDS)) and _SETTINGS_FRAME.match(source) is not None
+
+
+def is_module_frame(source: str) -> bool:
+    """Tell whether a traceback's frame is a program's outermost one: where it is the first, nothing caught the exception."""
+    return source.endswith(_MODULE_FRAME_ENDS)
 
 
 def match_compiler_frame(source: str) -> re.Match[str] | None:
@@ -520,7 +542,8 @@ class TracebackReader:
     or what read the model's config, or who read or compiled what the exception does not name. ``first_line``: the number of
     the traceback's first line; ``is_open``: it began, and its exception was not read yet. ``handled``: the lines of the exceptions
     that were handled when the last line's came up; ``mistaken``: the line that was taken for an exception before the last line
-    showed that its traceback goes on; ``refuses_settings``: code that checks settings raised it on purpose."""
+    showed that its traceback goes on; ``refuses_settings``: code that checks settings raised it on purpose; ``is_uncaught``: nothing
+    caught it."""
 
     is_open: bool = False
     raise_line: int | None = None
@@ -529,6 +552,7 @@ class TracebackReader:
     handled: tuple[int, ...] = ()
     mistaken: int | None = None
     refuses_settings: bool = False
+    is_uncaught: bool = False
     opener: str = ""  # the process that wrote the traceback's first line
     _has_told: bool = False  # something of the last line alone
     _foreign: int = 0
@@ -538,6 +562,7 @@ class TracebackReader:
     _settings_frame: int = -_MAX_FRAME_LINES  # the number of the last `is_settings_frame`
     _compiler_frame: int = -_MAX_FRAME_LINES  # the same of `match_compiler_frame`
     _compiler_stage: str = ""
+    _begins_at_module: bool = False
     _writers: set[str] = field(default_factory=set)  # of the tracebacks that are open: ranks write at once
     _unusual: int | None = None  # the last line that was taken for an exception by nothing but its place
     _chains: dict[str, list[int]] = field(default_factory=dict)  # by writer: the lines of a chain's exceptions so far
@@ -548,7 +573,7 @@ class TracebackReader:
         ``level``: its own."""
         if self._has_told:
             self.assertion, self.handled, self.mistaken, self._has_told = None, (), None, False
-            self.refuses_settings = False
+            self.refuses_settings = self.is_uncaught = False
         if TRACEBACK_HEADER in text and rf"{TRACEBACK_HEADER}\n" not in text:  # not a text of a program's in quotes
             self._open(number, _find_own_writer(raw, text), level)
             return False
@@ -580,6 +605,8 @@ class TracebackReader:
                     self.assertion, self._has_told = f"raised by Triton's compiler ({self._compiler_stage})", True
                 elif self._reader and text.removeprefix("json.decoder.").startswith(_NAMES_NO_FILE):
                     self.assertion, self._has_told = f"read by {self._reader}", True
+                if self._begins_at_module:
+                    self.is_uncaught = self._has_told = True
                 if number - self._settings_frame <= _MAX_FRAME_LINES and _REFUSAL.match(text):
                     self.refuses_settings = self._has_told = True
                 self._end_traceback(number, writer)
@@ -597,6 +624,7 @@ class TracebackReader:
         self._writers.add(writer)
         self.is_open, self.first_line, self._level, self.opener = True, number, level, writer
         self._foreign, self.raise_line, self._statement, self._unusual, self._reader = 0, None, [], None, ""
+        self._begins_at_module = False
 
     def _is_foreign(self, text: str, writer: str, level: str | None) -> bool:
         """Tell whether a line within a traceback is not of it: of another process, a record of a log, or a progress bar."""
@@ -648,6 +676,8 @@ class TracebackReader:
             self.raise_line, self._statement = number, [source]
         elif source.startswith(FRAME_START):
             self.raise_line, self._statement = None, []
+            if number == self.first_line + 1:
+                self._begins_at_module = is_module_frame(source)
             if is_settings_frame(source):
                 self._settings_frame = number
             if (found := match_compiler_frame(source)) is not None:

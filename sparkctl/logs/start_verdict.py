@@ -145,6 +145,12 @@ def describe_memory_drop(receipt: GuardReceipt, within: float | None = None) -> 
     )
 
 
+def describe_guard_kill(receipt: GuardReceipt) -> str:
+    """Describe the memory drop, and why the guard acted where the floor was not reached."""
+    fell = describe_memory_drop(receipt)
+    return fell if receipt.available < receipt.floor else f"{fell}; {sanitize_line(receipt.why)}"
+
+
 def build_timeout_verdict(
     plan: LaunchPlan, log: LogAnalyzer, phase: Phase, seconds: float, limit: str, why_not: str | None
 ) -> Verdict:

@@ -246,12 +246,18 @@ class EngineFactName(StrEnum):
     DRAFT_TOP_K = "draft_top_k"  # how many branches each of them has
     DRAFT_ACCEPTANCE = "draft_acceptance"  # in the last line that a log has about it
     NETWORK = "network"  # what connects the ranks, where it is not RDMA
+    CHAT_TEMPLATE = "chat_template"  # what is wrong with it
+    PREFIX_CACHE = "prefix_cache"  # why it does not help
+    REFUSED_REQUEST = "refused_request"  # the last one, and why
+    WAITING_REQUESTS = "waiting_requests"  # at the end of a log, where none runs
 
 
 @dataclass(frozen=True, slots=True)
 class EngineFact:
-    """One fact. ``is_fallback``: the engine does not use the GPU's own arithmetic for the format."""
+    """One fact. ``is_fallback``: the engine does not use the GPU's own arithmetic for the format. ``share``: 0 to 1, where
+    the value tells one."""
 
     name: EngineFactName
     value: str
     is_fallback: bool = False
+    share: float | None = None

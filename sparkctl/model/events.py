@@ -17,9 +17,11 @@ from sparkctl.model.launch_plan import LaunchPlan
 from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.memory_fit import MemoryFit
 from sparkctl.model.missing_part import MissingPart
-from sparkctl.model.node import NodeName, NodeState
+from sparkctl.model.node import NodeName
+from sparkctl.model.node import NodeStateChanged as NodeStateChanged
 from sparkctl.model.phase import Phase, PhaseDuration, Step
-from sparkctl.model.sample import MemoryReading, Sample
+from sparkctl.model.sample import MemoryReading
+from sparkctl.model.sample import SampleArrived as SampleArrived
 from sparkctl.model.switch_plan import SwitchJournalStatus, SwitchPlan, SwitchStep
 from sparkctl.model.text.log_line import LogLine
 from sparkctl.model.verdict import Verdict
@@ -50,19 +52,6 @@ class TunnelState(StrEnum):
     CLOSED = "closed"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeStateChanged:
-    """The state of a node's connection. ``attempt`` and ``next_try`` (seconds from now) are set while reconnecting."""
-
-    ts: float
-    node: NodeName
-    state: NodeState
-    detail: str | None = None
-    attempt: int | None = None
-    next_try: float | None = None
-    hint: str | None = None
-
-
 @dataclass(frozen=True, slots=True)
 class MemorySampled:
     """One reading of a node's memory."""
@@ -70,19 +59,6 @@ class MemorySampled:
     ts: float
     node: NodeName
     memory: MemoryReading
-
-
-@dataclass(frozen=True, slots=True)
-class SampleArrived:
-    """The agent's reading of a whole node. ``ts`` is the time of arrival, ``sample.time`` the node's clock.
-
-    ``boot`` is the kernel's boot id: with another id, ``sample.uptime`` starts again.
-    """
-
-    ts: float
-    node: NodeName
-    sample: Sample
-    boot: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,6 +16,7 @@ else:
     from operator import attrgetter
 
     _MISSING = object()
+    _TABLES = ("__dataclass_fields__", "__dataclass_params__", "__match_args__")
 
     def dataclass(cls=None, **options):
         """Take what ``dataclasses.dataclass`` takes. A class that is not frozen with slots is left to that."""
@@ -23,19 +24,54 @@ else:
         def decorate(cls):
             if not (options.get("frozen") and options.get("slots")) or options.keys() - {"frozen", "slots", "kw_only"}:
                 return dataclasses.dataclass(cls, **options)
-            return _add_frozen_methods(
-                dataclasses.dataclass(cls, init=False, repr=False, eq=False, **options | {"frozen": False})
-            )
+            return _make_frozen_class(cls, kw_only=options.get("kw_only", False))
 
         return decorate if cls is None else decorate(cls)
 
-    def _add_frozen_methods(cls):
-        names = [one.name for one in dataclasses.fields(cls) if one.compare]
-        read_values = attrgetter(*names) if names else lambda _one: ()
+    class _Table:
+        """One of the tables of ``dataclasses``: asked for, all of a class are made, by a class that has nothing but its fields."""
+
+        def __init__(self, name, make_tables):
+            self._name, self._make_tables = name, make_tables
+
+        def __get__(self, _one, _cls):
+            return getattr(self._make_tables(), self._name)
+
+    def _make_frozen_class(cls, *, kw_only):
+        notes = cls.__annotations__
+        own = dict(cls.__dict__)
+        defaults = {name: own.pop(name) for name in notes if name in own}
+
+        def list_own_fields():
+            by_name = kw_only
+            for name, note in notes.items():
+                if note.endswith("KW_ONLY"):
+                    by_name = True
+                    continue
+                one = defaults.get(name, dataclasses.MISSING)
+                one = one if isinstance(one, dataclasses.Field) else dataclasses.field(default=one)
+                one.name = name
+                one.kw_only = by_name if one.kw_only is dataclasses.MISSING else one.kw_only
+                yield one
+
+        def make_tables():
+            body = {"__doc__": "-", "__module__": cls.__module__, "__annotations__": notes} | defaults
+            body |= {name: own[name] for name in ("__orig_bases__",) if name in own}  # of a generic class
+            twin = type(cls)(cls.__name__, cls.__bases__, body)
+            known = dataclasses.dataclass(twin, init=False, repr=False, eq=False, kw_only=kw_only)
+            for name in _TABLES:
+                setattr(cls, name, getattr(known, name))
+            return cls
 
         def __init__(self, *values, **named):
-            cls.__init__ = compiled = _compile_init(cls)
+            cls.__init__ = compiled = _compile_init(cls, list_own_fields() if is_base else dataclasses.fields(cls))
             compiled(self, *values, **named)
+
+        def read_values(one):
+            nonlocal read_values
+            names = [field.name for field in dataclasses.fields(cls) if field.compare]
+            read_values = attrgetter(*names) if names else lambda _one: ()
+            return read_values(one)
 
         def __eq__(self, other):
             return read_values(self) == read_values(other) if other.__class__ is self.__class__ else NotImplemented
@@ -43,19 +79,27 @@ else:
         def __hash__(self):
             return hash(read_values(self))
 
-        own = cls.__dict__
-        methods = {"__init__": __init__, "__repr__": _format_fields, "__eq__": __eq__} | _FROZEN
-        for name, method in methods.items():
-            if name not in own:
-                setattr(cls, name, method)
         if own.get("__hash__") is None:
-            cls.__hash__ = __hash__
+            own["__hash__"] = __hash__
+        is_base = not any("__dataclass_fields__" in base.__dict__ for base in cls.__mro__[1:])
+        inherited = {name for base in cls.__mro__[1:] for name in getattr(base, "__slots__", ())}
+        slots = tuple(name for name, note in notes.items() if not note.endswith("KW_ONLY") and name not in inherited)
+        body = (
+            {"__init__": __init__, "__repr__": _format_fields, "__eq__": __eq__}
+            | _FROZEN
+            | {name: value for name, value in own.items() if name not in ("__dict__", "__weakref__")}
+            | {name: _Table(name, make_tables) for name in _TABLES}
+            | {"__slots__": slots, "__qualname__": cls.__qualname__}
+        )
+        cls = type(cls)(cls.__name__, cls.__bases__, body)
+        if any(default.__class__.__hash__ is None for default in defaults.values()):
+            make_tables()  # it refuses a default that all objects would share
         return cls
 
-    def _compile_init(cls):
+    def _compile_init(cls, fields):
         scope = {"put": object.__setattr__, "missing": _MISSING}
         parameters, keywords, body = ["self"], [], []
-        for index, one in enumerate(dataclasses.fields(cls)):
+        for index, one in enumerate(fields):
             given = one.name
             if one.default_factory is not dataclasses.MISSING:
                 scope[f"default{index}"] = one.default_factory
@@ -102,7 +146,7 @@ else:
         def __get__(self, _one, cls):
             import inspect
 
-            method = inspect.signature(_compile_init(cls))
+            method = inspect.signature(_compile_init(cls, dataclasses.fields(cls)))
             return method.replace(parameters=list(method.parameters.values())[1:])
 
     _FROZEN = {

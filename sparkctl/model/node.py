@@ -29,6 +29,19 @@ class NodeState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NodeStateChanged:
+    """An event: the state of a node's connection. ``attempt`` and ``next_try`` (seconds from now) are set while reconnecting."""
+
+    ts: float
+    node: NodeName
+    state: NodeState
+    detail: str | None = None
+    attempt: int | None = None
+    next_try: float | None = None
+    hint: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
     """One entry of ``nodes:`` in the config. None: as ~/.ssh/config says."""
 

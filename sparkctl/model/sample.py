@@ -11,6 +11,7 @@ from functools import lru_cache
 
 from sparkctl.model.kernel_event import KernelReading
 from sparkctl.model.lazy_dataclass import dataclass
+from sparkctl.model.node import NodeName
 
 _UNIFIED_MEMORY_GPU = "GB10"
 
@@ -271,6 +272,19 @@ class Sample:
                 return None
             memory += one.resident + (one.gpu_memory or 0)
         return memory
+
+
+@dataclass(frozen=True, slots=True)
+class SampleArrived:
+    """An event: the agent's reading of a whole node. ``ts`` is the time of arrival, ``sample.time`` the node's clock.
+
+    ``boot`` is the kernel's boot id: with another id, ``sample.uptime`` starts again.
+    """
+
+    ts: float
+    node: NodeName
+    sample: Sample
+    boot: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,7 +31,7 @@ from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.text.sanitize import load_json, sanitize_line
 from sparkctl.model.verdict import FailureCause
 from sparkctl.node import bootstrap
-from sparkctl.node.agent import AGENT_PROTOCOL
+from sparkctl.node.agent_decoder import AGENT_PROTOCOL
 from sparkctl.transport.node_connection import ByteReader, ByteWriter
 from sparkctl.transport.node_session import NodeSession
 

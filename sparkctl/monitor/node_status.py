@@ -529,14 +529,14 @@ async def _remember_ready(session: NodeSession, container: Container, rule: Read
 
 async def _describe_guard_stop(session: NodeSession, container: Container) -> str | None:
     """Describe the guard's receipt for a container. The imports are late, as this is rare."""
-    from sparkctl.logs.start_verdict import describe_memory_drop
+    from sparkctl.logs.start_verdict import describe_guard_kill
     from sparkctl.monitor import guard_client
 
     try:
         receipt = await guard_client.read_receipt(session, container.id)
     except NodeError:  # a lost connection is met by whatever is read next
         return None
-    return None if receipt is None else f"stopped by the guard: {describe_memory_drop(receipt)}"
+    return None if receipt is None else f"stopped by the guard: {describe_guard_kill(receipt)}"
 
 
 async def _describe_oom_kill(session: NodeSession, container: Container) -> str | None:

@@ -10,9 +10,8 @@ from contextlib import aclosing
 from dataclasses import replace
 
 from sparkctl.errors import AgentFailed, ConnectionLost, NodeStarved, NodeUnreachable
-from sparkctl.model.events import NodeStateChanged, SampleArrived
-from sparkctl.model.node import NodeState
-from sparkctl.model.sample import Sample
+from sparkctl.model.node import NodeState, NodeStateChanged
+from sparkctl.model.sample import Sample, SampleArrived
 from sparkctl.node import bootstrap
 from sparkctl.node.agent_decoder import AgentHello, RepeatedFields, decode_agent_line
 from sparkctl.transport.node_connection import OutputTooLong, RemoteProcess

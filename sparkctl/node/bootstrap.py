@@ -35,10 +35,13 @@ GUARD_MODULES = (
     "guard.kill_requests", "guard.daemon",
 )  # fmt: skip
 
-WORD_PATTERN = re.compile(r"\w+")
-_STATEMENT_PATTERN = re.compile(r"(?:^@.*\n)*^[\w].*\n(?:(?![@\w]).*\n?)*", re.MULTILINE)
-_DEFINITION_PATTERN = re.compile(r"^(?:def |class )?(\w+) *(?:[(:]|=(?!=))", re.MULTILINE)
-_NVML_NAME_PATTERN = re.compile(r"(?!NVML_ERROR_)(?:c?_?nvml[A-Z]\w*|NVML_\w+|c_nvml\w+|_?struct_\w+)$")
+_NAME_PATTERN = re.compile(r"[_cnNs]\w+")  # words that begin as a name of NVML does, and ends of others
+# a function, class or constant of NVML: its whole statement, and its name
+_NVML_STATEMENT_PATTERN = re.compile(
+    r"^((?:@.*\n)*(?:def |class )?((?!NVML_ERROR_)(?:c?_?nvml[A-Z]|NVML_\w|c_nvml\w|_?struct_\w)\w*) *(?:[(:]|=(?!=)).*\n"
+    r"(?:(?![@\w]).*\n?)*)",
+    re.MULTILINE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +66,11 @@ def build_program(
     return RemoteProgram(argv, b"".join(sources) + stdin)
 
 
+@cache
 def pack_pynvml(source: bytes | None, program: str = "agent") -> bytes:
     """Return what is sent of pynvml: ``source``, or for None what ``program`` uses of the installed one."""
     module = read_pynvml_source(program) if source is None else source
-    return zlib.compress(module, 9) if module else b""
+    return zlib.compress(module) if module else b""
 
 
 def build_agent_program(
@@ -132,44 +136,38 @@ def build_guard_program(
     return build_program("sparkctl-guard", GUARD_MODULES, words, packed, python)
 
 
-@cache
 def read_pynvml_source(program: str) -> bytes:
     """Return the part of the installed pynvml that a program uses, b"" if it is not installed."""
     spec = importlib.util.find_spec("pynvml")
     if spec is None or spec.origin is None:
         return b""
     user = (Path(__file__).parent / f"{program}.py").read_text(encoding="utf-8")
-    return trim_module_source(Path(spec.origin).read_text(encoding="utf-8"), set(WORD_PATTERN.findall(user))).encode()
+    return trim_module_source(Path(spec.origin).read_text(encoding="utf-8"), user).encode()
 
 
-def trim_module_source(module: str, wanted: set[str]) -> str:
-    """Return a module's source without functions, classes and constants that are not reachable from ``wanted``.
+def trim_module_source(module: str, user: str) -> str:
+    """Return a module's source without functions, classes and constants that its ``user``, a source, does not reach.
 
     All of pynvml would cost a Spark 15 MiB. Its own helpers (names that are not NVML's) and all error codes stay.
     """
-    pieces = _STATEMENT_PATTERN.findall(module)
+    parts = _NVML_STATEMENT_PATTERN.split(module)  # what stays, a statement, its name, what stays, ...
     defined: dict[str, list[int]] = {}
-    for at, piece in enumerate(pieces):
-        match = _DEFINITION_PATTERN.search(piece)
-        if match is not None:
-            defined.setdefault(match[1], []).append(at)
-    optional = {name for name in defined if _NVML_NAME_PATTERN.match(name)}
-    kept = set(range(len(pieces))) - {at for name in optional for at in defined[name]}
-    queue = sorted(kept | {at for name in wanted & optional for at in defined[name]})
-    kept = set(queue)
+    for at, name in enumerate(parts[2::3]):
+        defined.setdefault(name, []).append(3 * at + 1)
+    kept, queue = set(range(0, len(parts), 3)), ["".join(parts[::3]), user]
     while queue:
-        for name in set(WORD_PATTERN.findall(pieces[queue.pop()])) & optional:
-            fresh = [at for at in defined[name] if at not in kept]
+        for name in defined.keys() & _NAME_PATTERN.findall(queue.pop()):
+            fresh = [at for at in defined.pop(name) if at not in kept]
             kept.update(fresh)
-            queue += fresh
-    return _remove_unused_imports("".join(piece for at, piece in enumerate(pieces) if at in kept))
+            queue += [parts[at] for at in fresh]
+    return _remove_unused_imports("".join(part for at, part in enumerate(parts) if at in kept))
 
 
 def _remove_unused_imports(module: str) -> str:
     """Return the module without unused imports: ctypes.util alone would cost a Spark 2.5 MiB."""
 
     def keep_used_names(line: re.Match[str]) -> str:
-        names = [name for name in line[2].split(", ") if len(re.findall(rf"\b{name}\b", module)) > 1]
+        names = [name for name in line[2].split(", ") if module.count(name) > 1]
         return f"from {line[1]} import {', '.join(names)}\n" if names else ""
 
     return re.sub(r"^from ([\w.]+) import (\w+(?:, \w+)*)\n", keep_used_names, module, flags=re.MULTILINE)

@@ -286,13 +286,19 @@ def _store_section(
 
 
 def parse_meminfo(meminfo: str) -> MemoryReading | None:
-    """Return the reading of a /proc/meminfo text, None if a basic figure is missing."""
-    from sparkctl.node import agent  # saves 1.5 ms at the start of every other command
-
-    found, _ = agent.parse_meminfo(meminfo.encode())
-    if found is not None and max(found.values()) > _MAX_NUMBER * KIB:
-        raise ValueError("a number out of all range")
-    return None if found is None else MemoryReading(**found)
+    """Return the reading of a /proc/meminfo text, None if a basic figure is missing. The agent's function does the same."""
+    size = {name: _parse_count(kib) * KIB for name, kib in re.findall(r"^(\w+):\s+(\d+) kB", meminfo, re.MULTILINE)}
+    if not {"MemTotal", "MemFree", "MemAvailable"} <= size.keys():
+        return None
+    cache = sum(size.get(name, 0) for name in ("Cached", "Buffers", "SReclaimable")) - size.get("Shmem", 0)
+    return MemoryReading(
+        total=size["MemTotal"],
+        available=size["MemAvailable"],
+        free=size["MemFree"],
+        page_cache=max(0, cache),
+        swap_total=size.get("SwapTotal", 0),
+        swap_free=size.get("SwapFree", 0),
+    )
 
 
 def _parse_drop_count(body: str) -> int | None:
@@ -506,11 +512,11 @@ def _parse_lanes(body: str | None) -> LaneReadings | None:
 
 def _parse_network(body: str | None) -> NetworkReadings | None:
     """Return the interfaces and routes; None if not reported, or where `ip` prints no JSON."""
+    if body is None:
+        return None
     from sparkctl.model.fabric_route import ConfiguredInterface
     from sparkctl.model.text.sanitize import load_json
 
-    if body is None:
-        return None
     words = [line.partition(" ")[::2] for line in body.splitlines()]
     texts = dict(words)
     devices = {parts[1]: parts[0] for kind, rest in words if kind == "device" and len(parts := rest.split()) == 2}

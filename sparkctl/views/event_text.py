@@ -178,6 +178,8 @@ def format_guard_event(event: GuardActed | GuardEvent) -> str:
         available = f" at {format_size(event.available)} available"
     free = "" if event.free is None else f"; {format_size(event.free)} are free"
     match event.what:
+        case GuardAction.WARNED if event.instance is None:
+            return why  # what the driver met: memory need not be short
         case GuardAction.WARNED:
             return f"memory is getting short{available}: {why}"
         case GuardAction.KILLED:

@@ -44,12 +44,13 @@ def lab() -> Iterator[Lab]:
             if not keep:
                 bed.down()
             bed.up()
+            yield bed
         except BedError as error:
-            bed.down()
+            keep = False
             pytest.fail(f"the lab did not come up: {error}", pytrace=False)
-        yield bed
-        if not keep:
-            bed.down()
+        finally:  # after Ctrl-C, too
+            if not keep:
+                bed.down()
 
 
 @pytest.fixture

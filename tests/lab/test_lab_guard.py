@@ -7,7 +7,9 @@ import json
 import os
 import signal
 import stat
+import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -242,6 +244,76 @@ def test_a_third_start_is_asked_about(spark1: LabNode, sparkctl: Sparkctl) -> No
     assert code == 1, screen
     sparkctl.profile()
     assert_ended(sparkctl("up", profile, "--node", "spark1", "--again", "--json"), 0, "ready")
+
+
+@pytest.fixture
+def machine(spark1: LabNode) -> Iterator[Machine]:
+    """A node whose kernel's log and memory are files: a lab has no /dev/kmsg, and no GPU's driver."""
+    spark1.put("/run/lab/meminfo", "")
+    spark1.sh("mount", "--bind", "/run/lab/meminfo", "/proc/meminfo")
+    written = Machine(spark1)
+    written.set_available(100_000)
+    written.log(REFUSED, REFUSED, REFUSED)
+    spark1.sh("chmod", "644", "/dev/kmsg")
+    yield written
+    spark1.sh("umount", "-l", "/proc/meminfo")  # the guard keeps it open
+    spark1.sh("rm", "/dev/kmsg")
+
+
+REFUSED = (
+    "NVRM: nvCheckOkFailedNoLog: Check failed: Out of memory [NV_ERR_NO_MEMORY] (0x00000051) returned from "
+    "_memdescAllocInternal(pMemDesc) @ mem_desc.c:1359"
+)
+
+
+@dataclass
+class Machine:
+    """What the files of the kernel of a node say."""
+
+    node: LabNode
+    sequence: int = 7
+
+    def log(self, *texts: str) -> None:
+        """Add lines to the kernel's log."""
+        lines = [f"3,{self.sequence + at},{int(time.monotonic() * 1e6)},-;{text}\n" for at, text in enumerate(texts)]
+        self.sequence += len(texts)
+        self.node.sh("tee", "-a", "/dev/kmsg", stdin="".join(lines))
+
+    def set_available(self, mebibytes: int) -> None:
+        """Let so much memory be free, and available; written in place, because the guard keeps the file open."""
+        fields = {"MemTotal": 124_546, "MemFree": mebibytes, "MemAvailable": mebibytes, "Cached": 0, "SwapFree": 0}
+        self.node.put(
+            "/run/lab/meminfo", "".join(f"{name + ':':16}{size << 10:12} kB\n" for name, size in fields.items())
+        )
+
+
+def test_a_driver_that_is_refused_memory_costs_one_instance_where_memory_is_short_too(
+    spark1: LabNode, sparkctl: Sparkctl, machine: Machine
+) -> None:
+    assert_ended(sparkctl("up", sparkctl.profile("other", port=8102), "--node", "spark1", "--json"), 0, "ready")
+    assert_ended(sparkctl("guard", "arm", "other", "--node", "spark1", "--json"), 0, "done")
+    watching = sparkctl.start(
+        "up", sparkctl.profile(env={"LAB_END": "hang"}), "--node", "spark1", "--json", "--timeout", "60s"
+    )
+    watching.await_text(LOADING)
+    told = [one["what"] for one in read_guard_status(sparkctl)["guard"]["events"]]
+    assert "warned" not in told, "what was logged before the guard came is no reason"
+    machine.log(*[REFUSED] * 3)
+    watching.await_text("97.7 GiB are available, so nothing is stopped")
+    machine.set_available(900)
+    time.sleep(1.0)
+    machine.log(REFUSED, REFUSED)
+    ran = watching.end()
+    assert_ended(ran, 1, "failed")
+    assert get_verdict(ran)["cause"] == "guard-stopped"
+    assert "refused memory" in get_verdict(ran)["evidence"][1]["text"]
+    assert [one["instance"] for one in list_guard_events(ran, "warned")].count(None) == 1, "not once for each watch"
+    machine.log(REFUSED, REFUSED)
+    time.sleep(2.0)
+    assert read_container_status(spark1, "sglang-other") == "running", "memory comes back slowly"
+    machine.set_available(100_000)
+    assert "the GPU's driver was refused memory" in sparkctl("status", "--node", "spark1").out
+    assert "The guard stopped tiny" in sparkctl("history").out
 
 
 def test_what_is_armed_by_hand_is_stopped_and_what_does_not_grow_is_not(spark1: LabNode, sparkctl: Sparkctl) -> None:

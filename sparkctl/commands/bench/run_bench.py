@@ -47,7 +47,7 @@ from sparkctl.engines.memory_estimate import map_path_to_node, parse_longest_con
 from sparkctl.errors import ConnectionLost, ExitCode, InvalidInput, NodeError, OperationRefused, SparkctlError
 from sparkctl.history.bench_store import BenchStore
 from sparkctl.history.model import OperationKind
-from sparkctl.logs.start_verdict import describe_memory_drop
+from sparkctl.logs.start_verdict import describe_guard_kill
 from sparkctl.model.bench import BenchCell, BenchRun, BenchSetup, CellResult, estimate_seconds
 from sparkctl.model.container import Container
 from sparkctl.model.events import (
@@ -414,7 +414,7 @@ async def _find_guard_action(ctx: CommandContext, emit: Emit, target: BenchTarge
         emit(WarningEmitted(ctx.clock.unix_time(), session.node.name, words))
 
     save_receipt(ctx, session, found, warn)
-    return describe_memory_drop(found)
+    return describe_guard_kill(found)
 
 
 async def find_target(stack: AsyncExitStack, ctx: CommandContext, request: MeasureInstance, emit: Emit) -> BenchTarget:

@@ -74,7 +74,7 @@ async def collect_guard_receipts(
     for receipt in (await guard_client.read_guard_directory(session)).receipts:
         if guard_client.save_receipt(ctx, session, receipt, warn) and receipt.instance == plan.instance:
             when = format_time_of_day(receipt.at)
-            warn(f"the guard stopped {plan.instance} at {when}: {start_verdict.describe_memory_drop(receipt)}")
+            warn(f"the guard stopped {plan.instance} at {when}: {start_verdict.describe_guard_kill(receipt)}")
 
 
 async def confirm_after_failures(ctx: CommandContext, plans: Sequence[LaunchPlan], again: str) -> None:

@@ -20,6 +20,7 @@ _HTTP_FAILURE = (
     r"|urlopen error "
     rf"|(?:[Cc]ould not|[Ff]ailed to|unable to) resolve(?: host)?(?: address)?:? '?{_OTHER_HOST}(?P<name>[\w-]{{1,63}}(?:\.[\w-]{{1,63}}){{1,6}})"
     rf"|Failed to connect to {_OTHER_HOST}(?P<curl>[^\s:]{{1,120}}) port \d"
+    rf"|error sending request for url \(https?://{_OTHER_HOST}(?P<rust>[^/)]{{1,120}})"
     rf"|(?:Get|Head|Put|Post) \"https?://{_OTHER_HOST}(?P<go>[^/\"]{{1,120}})[^\"]{{0,400}}\": (?:dial tcp|net/http|EOF|context deadline|read tcp)"
 )
 
@@ -184,14 +185,15 @@ HUB_FAILURES = (
     ),
     failure_rule(
         rf"{EXCEPTION_PREFIX}Client error '(?P<status>40[13]) [^']{{1,40}}' for url 'https?://{_OTHER_HOST}"
+        rf"|{EXCEPTION_PREFIX}.{{0,120}}?HTTP status client error \((?P<rust>40[13]) [\w ]{{1,40}}\) for url \(https?://{_OTHER_HOST}"
         r"|HfHubHTTPError: (?P<code>40[13]) |enable access to public gated repositories"
         rf"|{EXCEPTION_PREFIX}.{{0,80}}(?:Invalid (?:user )?token\b(?! id)|[Tt]oken is required|Invalid credentials in Authorization)"
         r"|^(?:[\w.]+\.)?LocalTokenNotFoundError: ",
         FailureCause.MODEL_GATED,
-        "The model hub refused the download[ ({status})][ ({code})]: the token is missing, wrong, or may not read this model.",
+        "The model hub refused the download[ ({status})][ ({code})][ ({rust})]: the token is missing, wrong, or may not read this model.",
         _LICENCE_REMEDY,
         needle=(
-            "Client error '40",
+            *("Client error '40", "HTTP status client error (40"),
             "HfHubHTTPError: 40",
             "enable access to public gated repositories",
             "nvalid token",
@@ -206,7 +208,7 @@ HUB_FAILURES = (
     failure_rule(
         rf"(?:{EXCEPTION_PREFIX}|^(?:curl|wget|git|fatal|W\d+|E\d+)\b).*?(?:{_HTTP_FAILURE})",
         FailureCause.HUB_UNREACHABLE,
-        "The container could not reach the network[ ({pool})][ ({client})][ ({name})][ ({curl})][ ({go})].",
+        "The container could not reach the network[ ({pool})][ ({client})][ ({name})][ ({curl})][ ({go})][ ({rust})].",
         _PROVIDE_MODEL,
         needle=(
             "ConnectionPool(host='",
@@ -217,6 +219,7 @@ HUB_FAILURES = (
             "httpcore.Connect",
             " resolve ",
             "Failed to connect to ",
+            "error sending request for url (http",
             '": dial tcp',
             '": net/http',
             '": EOF',

@@ -197,9 +197,10 @@ KERNEL_FAILURES = (
         needle="ssertion error ",
     ),
     failure_rule(
-        r"(?:nvrtc|nvcc|NVRTC)\b.{0,60}\binvalid value for --gpu-architecture|nvcc fatal {1,4}: {1,4}Unsupported gpu architecture",
+        r"(?:nvrtc|nvcc|NVRTC)\b.{0,60}\binvalid value for --gpu-architecture|nvcc fatal {0,4}: {0,4}Unsupported gpu architecture"
+        r"(?: '(?P<gpu>\w{1,40})')?",
         FailureCause.KERNEL_UNSUPPORTED,
-        "The image's CUDA compiler is older than this GPU and does not know it (a GB10 is sm_121).",
+        "The image's CUDA compiler is older than this GPU and does not know it[: {gpu}] (a GB10 is sm_121).",
         "Take an image of CUDA 13 (12.9 at least).",
         needle=("invalid value for --gpu-architecture", "Unsupported gpu architecture"),
         on="image",
@@ -534,9 +535,10 @@ _CUDA_CALL_FAILURES = (
         r"|CUDA_ERROR_(?P<name>ILLEGAL_\w{1,20}|LAUNCH_\w{1,30}|MISALIGNED_ADDRESS|ASSERT|HARDWARE_STACK_ERROR)\b"
         r"|(?P<other>hipError(?:Illegal\w{1,20}|Launch\w{1,20}|Assert)|HSA_STATUS_ERROR_(?:EXCEPTION|ILLEGAL_INSTRUCTION"
         r"|MEMORY_(?:APERTURE_VIOLATION|FAULT))|(?:UR_RESULT|ZE_RESULT|PI)_ERROR_DEVICE_LOST|VK_ERROR_DEVICE_LOST|ErrorDeviceLost)\b"
-        r"|(?P<neuron>NRT_EXEC_\w{2,40}|Failed to execute the model status=\d{1,5} message=\S.{0,120})",
+        r"|(?P<neuron>NRT_EXEC_\w{2,40}|Failed to execute the model status=\d{1,5} message=\S.{0,120})"
+        r"|(?P<npu>(?:ACL [\w ]{1,60} failed, |NPU function error: .{1,120}?, )error code(?: is |: ?)5070\d\d)\b",
         FailureCause.GPU_FAULT,
-        "A GPU kernel failed while it ran ([{what}][{name}][{other}][{neuron}]); nothing here says which.",
+        "A GPU kernel failed while it ran ([{what}][{name}][{other}][{neuron}][{npu}]); nothing here says which.",
         _GPU_FAULT_REMEDY,
         needle=(
             "an illegal ",
@@ -558,6 +560,7 @@ _CUDA_CALL_FAILURES = (
             "ErrorDeviceLost",
             "NRT_EXEC_",
             "execute the model status=",
+            *("error code is 5070", "error code: 5070", "error code:5070"),
         ),
         weight=FailureWeight.LIKELY,
     ),
@@ -788,9 +791,11 @@ IMAGE_FAILURES = (
     ),
     failure_rule(
         rf"{EXCEPTION_PREFIX}\[Errno 2\] No such file or directory: '(?P<name>{_PROGRAMS})'$"
-        rf"|{EXCEPTION_PREFIX}(?:.{{0,80}} )?['\"`]?(?P<other>{_PROGRAMS})['\"`]? (?:is |was )?not found\b",
+        rf"|{EXCEPTION_PREFIX}(?:.{{0,80}} )?['\"`]?(?P<other>{_PROGRAMS})['\"`]? (?:is |was )?not found\b"
+        rf"|{EXCEPTION_PREFIX}(?:.{{0,120}}[ '\"`])?(?P<binary>[\w.-]{{2,60}})['\"`]? (?:(?:binary|executable) not found|not found in \$?PATH)\b"
+        rf"|{EXCEPTION_PREFIX}(?:.{{0,120}}: )?exec: \"(?P<go>[^\"]{{1,200}})\": executable file not found",
         FailureCause.BROKEN_IMAGE,
-        "The image lacks the program [{name}][{other}].",
+        "The image lacks the program [{name}][{other}][{binary}][{go}].",
         "Take an image that holds it, or install it when the image is built (apt-get install).",
         needle=("No such file or directory: '", " not found"),
         on="image",
@@ -829,13 +834,19 @@ IMAGE_FAILURES = (
     ),
     failure_rule(
         rf"{EXCEPTION_PREFIX}(?P<what>Torch not compiled with [A-Z]{{3,6}} enabled|.{{0,120}}was not compiled with CUDA support"
+        r"|.{0,120}`[\w-]{1,40}` feature is not enabled"  # of a program in Rust
         r"|Numpy is not available"
         r"|Could not run '[\w:.]{1,120}' with arguments from the 'CUDA' backend)",
         FailureCause.BROKEN_IMAGE,
         "The image holds a build for the CPU, or for another version: {what}.",
         "Take an image that is made for NVIDIA GPUs and linux/arm64: what pip installs there is often built without CUDA. An image of your "
         "own: install PyTorch from its index for CUDA (download.pytorch.org/whl/cu130).",
-        needle=("ot compiled with ", "Numpy is not available", " with arguments from the 'CUDA' backend"),
+        needle=(
+            "ot compiled with ",
+            "` feature is not enabled",
+            "Numpy is not available",
+            " with arguments from the 'CUDA' backend",
+        ),
         on="image",
     ),
     failure_rule(
@@ -843,6 +854,7 @@ IMAGE_FAILURES = (
         rf"|requires \"[\w.-]{{1,40}}\" to be installed"
         rf"|[Yy]ou need to install [\w.-]{{1,40}}|\b[\w+-]{{2,40}} not installed on your system|Could not load libtorchcodec"
         rf"|packages? that were not found in your environment: [\w., -]{{1,120}}"
+        rf"|requires the [\w .-]{{1,60}} library but it was not found in your environment"
         r"|seems to be not installed|requires? [\w.-]{1,40}: (?:`?pip install )[\w.-]{1,40}|[Rr]un `pip install [^`]{1,80}`"
         r"|No package metadata was found for \S{1,60}|is required for a normal functioning of this module.{0,100}"
         r"|requires the .{0,60}extensions? \(.{1,80}\)"
@@ -1408,7 +1420,7 @@ CRASH_FAILURES = (
         rf"|{EXCEPTION_PREFIX}.*does not support (?P<kind>[\w-]{{1,40}}) quantization",
         FailureCause.BAD_VALUE,
         "The quantization is refused[: there is no {name}][: the model's own is {its}][: this model does not support {kind}].",
-        "Remove args.quantization: the engine reads it from the model.",
+        "Remove args.quantization: the engine reads it from the model. If it is not set, the checkpoint itself says it: take a newer image.",
         needle="uantization",
         on="args.quantization",
         change=ChangeDirection.REMOVE,
@@ -1418,11 +1430,12 @@ CRASH_FAILURES = (
         rf"{EXCEPTION_PREFIX}(?P<said>.*(?:FlashInfer|FlashAttention|Triton) backend .*not.*)|"
         rf"{EXCEPTION_PREFIX}(?P<build>.*[Ff]lash[ _-]?(?:[Aa]ttention|attn)\b.{{0,60}}(?:does not|doesn't|only) supports?\b.*)|"
         rf"{EXCEPTION_PREFIX}(?P<kind>.*\b\w{{0,40}}Attention\w{{0,40}}Backend\b.{{0,60}} (?:does not|doesn't|cannot|only) .*)|"
-        rf"{EXCEPTION_PREFIX}(?P<only>.*[Aa]ttention.* only (?:supported|available|implemented) .{{0,60}}backend.*)",
+        rf"{EXCEPTION_PREFIX}(?P<only>.*[Aa]ttention.* only (?:supported|available|implemented) .{{0,60}}backend.*)|"
+        rf"{EXCEPTION_PREFIX}(?P<torch>No available kernel\. Aborting execution\.)",  # of scaled_dot_product_attention
         FailureCause.ATTENTION_BACKEND,
-        "The attention backend does not do what this model needs[: {what}][: {said}][: {build}][: {kind}][: {only}].",
+        "The attention backend does not do what this model needs[: {what}][: {said}][: {build}][: {kind}][: {only}][: {torch}].",
         "Set args.attention-backend to another one, or leave it out: the engine then chooses.",
-        needle=("ackend", "lash"),
+        needle=("ackend", "lash", "No available kernel"),
         on="args.attention-backend",
         weight=FailureWeight.LIKELY,
     ),
@@ -1443,6 +1456,16 @@ CRASH_FAILURES = (
         "Set args.tensor-parallel-size to a number that divides it: 1 on one Spark, 2 on two.",
         needle=(" divisible by ", "not aligned with the quantized"),
         on="args.tensor-parallel-size",
+        weight=FailureWeight.LIKELY,
+    ),
+    failure_rule(
+        rf"{EXCEPTION_PREFIX}.{{0,120}}?(?P<what>\bDType \w{{1,20}} is not supported|\b\w{{1,60}} is only supported (?:on \w{{1,20}} devices )?in"
+        r" \w{1,20} precision\b|\b\w{1,60} is only supported on \w{1,20} devices in \w{1,20}\b.{0,60}"
+        r"|\b[Pp]ooling (?:config .{1,80} )?is not supported\b.{0,80})",
+        FailureCause.BAD_VALUE,
+        "The program refused its settings: {what}",
+        "Correct the setting that the message names (args.dtype, args.pooling).",
+        needle=("is not supported", "is only supported "),
         weight=FailureWeight.LIKELY,
     ),
     failure_rule(
@@ -1508,11 +1531,11 @@ CRASH_FAILURES = (
         weight=FailureWeight.LIKELY,
     ),
     failure_rule(
-        r"^error: (?:unexpected argument '-{0,2}|unknown (?:argument|option):? '?--?)(?P<flag>\w[\w.-]*)",
+        r"^(?:error: (?:unexpected argument '-{0,2}|unknown (?:argument|option):? '?--?)|Error: No such option:? '?--?)(?P<flag>\w[\w.-]*)",
         FailureCause.UNKNOWN_FLAG,
         "The program has no flag {flag}.",
         "Correct or remove args.{flag}: this image does not know it.",
-        needle=("error: unexpected argument '", "error: unknown "),
+        needle=("error: unexpected argument '", "error: unknown ", "Error: No such option"),
         on="args.{flag}",
         change=ChangeDirection.REMOVE,
     ),
@@ -1790,6 +1813,15 @@ CRASH_FAILURES = (
         "The engine stopped on an error: {what}",
         "Read the log around this line.",
         needle=_EXCEPTION_NEEDLES,
+        weight=FailureWeight.EXCEPTION,
+    ),
+    failure_rule(  # Ollama serves other models after it; another rule may know what it quotes
+        r"\blevel=ERROR .{0,200}?msg=\"error loading (?:llama server|model)\".{0,300}? error=\"?"
+        r"(?P<what>(?!.{0,200}context canceled)\S.{0,400}?)\"?$",
+        FailureCause.CRASHED,
+        "The model could not be loaded: {what}",
+        "The lines before this one may name the reason; with env.OLLAMA_DEBUG: 1 the log says more.",
+        needle='msg="error loading ',
         weight=FailureWeight.EXCEPTION,
     ),
     failure_rule(

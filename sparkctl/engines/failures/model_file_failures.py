@@ -126,12 +126,11 @@ _CORRUPT_FAILURES = (
         on=_MODEL_PATH_FIELD,
     ),
     failure_rule(
-        rf"{EXCEPTION_PREFIX}.*(?:FileNotFoundError: )?\[Errno 2\] No such file or directory: '(?P<path>[^']*\.(?:json|safetensors|gguf"
-        r"|bin|model|txt|jinja))'",
+        rf"{EXCEPTION_PREFIX}.*No such file or directory: ['\"]?(?P<path>[^'\"]*\.(?:json|safetensors|gguf|bin|model|txt|jinja))(?=['\"]|\s*$)",
         FailureCause.MODEL_FILES,
         "{path} is not there.",
         "Finish the download, or correct the path or its mount.",
-        needle="[Errno 2]",
+        needle="No such file or directory: ",
         on=_MODEL_PATH_FIELD,
     ),
     failure_rule(
@@ -146,9 +145,10 @@ _CORRUPT_FAILURES = (
         rf"{EXCEPTION_PREFIX}\W?Key (?P<key>\S{{1,200}}) not found in [Ss]afe[Tt]ensors? files?"
         rf"|{EXCEPTION_PREFIX}.{{0,80}}does not contain tensor (?P<tensor>\S{{1,200}})"
         rf"|{EXCEPTION_PREFIX}.{{0,80}}missing tensor '(?P<gguf>[^']{{1,200}})'"
-        rf"|{EXCEPTION_PREFIX}[Tt]ensor '?(?P<other>[\w.]{{1,200}}?)'? (?:is )?(?:not found|missing)\b",
+        rf"|{EXCEPTION_PREFIX}[Tt]ensor '?(?P<other>[\w.]{{1,200}}?)'? (?:is )?(?:not found|missing)\b"
+        rf"|{EXCEPTION_PREFIX}.{{0,120}}?\b(?:cannot|could not) find tensor (?P<rust>[\w.]{{1,200}})",
         FailureCause.MODEL_FILES,
-        "The model's files lack a tensor that the engine looks for: [{key}][{tensor}][{gguf}][{other}].",
+        "The model's files lack a tensor that the engine looks for: [{key}][{tensor}][{gguf}][{other}][{rust}].",
         "Check that all files of the model are there (model.safetensors.index.json lists them). If they are, they were made for another "
         "program or version, or have another layout (GGUF, tied embeddings): take the checkpoint that this engine names.",
         needle=(" not found in ", "does not contain tensor ", "missing tensor '", "ensor "),
@@ -341,6 +341,21 @@ _PATH_FAILURES = (
         weight=FailureWeight.LIKELY,
     ),
 )
+_CONFIG_FILES = r"(?:\S{0,200}/)?(?:\w{0,20}config|tokenizer|params|modules|[\w-]{1,60}\.index)\.json"
+_UNREADABLE_FAILURES = (
+    failure_rule(
+        rf"{EXCEPTION_PREFIX}.{{0,120}}?(?P<what>(?:[Ff]ailed to|[Uu]nable to|[Cc]ould not|[Cc]annot) (?:parse|read|open|load|find) (?:the )?"
+        rf"(?:[`'\"]?{_CONFIG_FILES}|(?:model )?config(?:uration)? file)\b.{{0,120}}"
+        rf"|[`'\"]?{_CONFIG_FILES}[`'\"]? (?:was )?(?:not found|is missing|does not (?:contain|exist))\b.{{0,80}}|no weight map in \S{{1,200}}"
+        r"|missing field `\w{1,60}`(?: at|\",) line:? \d{1,9},? column:? \d{1,9})",
+        FailureCause.MODEL_FILES,
+        "A file beside the weights is missing or not what it should be: {what}",
+        "Look whether the download is complete (ls -l the model's directory on the node) and made for this program; correct model.path.",
+        needle=(".json", "config file", "configuration file", "no weight map in ", "missing field `"),
+        on=_MODEL_PATH_FIELD,
+        weight=FailureWeight.LIKELY,
+    ),
+)
 _UNSUPPORTED_FAILURES = (
     failure_rule(  # a question, which somebody may answer
         r"^The repository for \S{1,200} contains custom code which must be executed",
@@ -413,10 +428,12 @@ _UNSUPPORTED_FAILURES = (
         rf"|{EXCEPTION_PREFIX}Unrecognized configuration class .{{0,200}} for this kind of AutoModel"
         rf"|{EXCEPTION_PREFIX}module '?transformers[\w.]{{0,80}}'? has no attribute '?(?P<name>[A-Z]\w{{2,80}})"
         rf"|{EXCEPTION_PREFIX}cannot import name '(?P<class>\w{{2,80}}(?:Config|ForCausalLM|ForConditionalGeneration|Processor))' from 'transformers"
-        rf"|{EXCEPTION_PREFIX}GGUF model with architecture (?P<gguf>\S{{1,80}}) is not supported|Unsupported model (?:IR|binary) version",
+        rf"|{EXCEPTION_PREFIX}GGUF model with architecture (?P<gguf>\S{{1,80}}) is not supported|Unsupported model (?:IR|binary) version"
+        rf"|{EXCEPTION_PREFIX}(?:start .{{1,120}}: )?(?:Model is not supported\b|(?P<part>Rope scaling is not supported for \w{{1,60}}"
+        r"|`?\w{1,40}`? model type is not supported for \w{1,60}|\w{1,60} only supports absolute position embeddings))",
         FailureCause.MODEL_UNSUPPORTED,
         "This image does not know the model[ type {type}][ type {said}][ ({kind})][ ({arch})][ ({key})][: its transformers has no {name}]"
-        "[: its transformers has no {class}][ ({gguf})].",
+        "[: its transformers has no {class}][ ({gguf})][: {part}].",
         "Take a newer image of the engine.",
         needle=(
             "rchitecture",
@@ -435,10 +452,11 @@ _UNSUPPORTED_FAILURES = (
             "transformers",
             "Unsupported model IR version",
             "Unsupported model binary version",
+            "only supports absolute",
         ),
         on="image",
         weight=FailureWeight.LIKELY,
     ),
 )
 
-MODEL_FILE_FAILURES = _CORRUPT_FAILURES + _PATH_FAILURES + _UNSUPPORTED_FAILURES
+MODEL_FILE_FAILURES = _CORRUPT_FAILURES + _PATH_FAILURES + _UNREADABLE_FAILURES + _UNSUPPORTED_FAILURES

@@ -25,11 +25,11 @@ _CUDA_FAILURES = (
         on="image",
     ),
     failure_rule(
-        r"ptxas fatal\s*: Value '(?P<arch>sm_\w+)' is not defined|nvcc fatal\s*: Unsupported gpu architecture '(?P<gpu>\w+)'",
+        r"ptxas fatal\s*: Value '(?P<arch>sm_\w+)' is not defined",
         FailureCause.KERNEL_UNSUPPORTED,
-        "The image's CUDA tools do not know [{arch}][{gpu}], which is the GB10.",
+        "The image's CUDA tools do not know {arch}, which is the GB10.",
         "Set env.TRITON_PTXAS_PATH: /usr/local/cuda/bin/ptxas, or take a newer image.",
-        needle=("ptxas fatal", "nvcc fatal"),
+        needle="ptxas fatal",
         on="env.TRITON_PTXAS_PATH",
         to="/usr/local/cuda/bin/ptxas",
     ),
@@ -104,7 +104,7 @@ _FILE_SYSTEM_FAILURES = (
         r"|don't have enough free space in (?P<where>\S{1,200})",
         FailureCause.DISK_FULL,
         "A disk is full on the node, or the container's shared memory is[ ({where})].",
-        "Free space (df -h on the node, docker system df); if /dev/shm is meant, raise container.shm_size.",
+        "Free space (df -h on the node, docker system df; docker builder prune); if /dev/shm is meant, raise container.shm_size.",
         needle=(
             "Disk quota exceeded",
             "o space left on device",
@@ -128,18 +128,25 @@ _FILE_SYSTEM_FAILURES = (
     ),
     failure_rule(
         rf"(?:{EXCEPTION_PREFIX}|^Ignored error while ).*\[Errno (?:13|1|30)\] (?P<what>[^:]*)(?:: '(?P<path>[^']*)')?"
-        rf"|{EXCEPTION_PREFIX}(?:[^:]{{0,300}}: |(?P<name>\S{{1,300}}): )?[Pp]ermission denied(?! while trying)"
         rf"|{EXCEPTION_PREFIX}PermissionError at (?P<cache>\S{{1,300}}) when downloading"
-        rf"|{EXCEPTION_PREFIX}(?:(?:could not|cannot|can't|couldn't|[Ff]ailed to|open|mkdir|write) .{{1,300}}?)?"
-        r"(?P<file>/[^\s:'\"]{1,300})'?[:.] permission denied"
+        rf"|{EXCEPTION_PREFIX}(?:(?:could not|cannot|can't|couldn't|[Ff]ailed to|open|mkdir|write) (?:.{{0,300}}? ['\"]?)?)?"
+        r"(?P<file>/[^\s:'\"]{1,300})'?[:.] (?:permission denied|read-only file system)"
+        rf"|{EXCEPTION_PREFIX}(?:[^:]{{0,300}}: |(?P<name>\S{{1,300}}): )?[Pp]ermission denied(?! while trying)"
+        rf"|{EXCEPTION_PREFIX}.{{0,120}}?\bfork/exec (?P<program>/[^\s:]{{1,300}}): permission denied"
         r"|^(?:[\w./-]+: ){1,3}(?P<said>(?:cannot \w[\w ]{0,40} '[^']{1,300}': |/\S{1,300}: )?[Pp]ermission denied)\.?$"
         r"|^(?:open|mkdir|write) (?P<opened>/\S{1,300}): [Pp]ermission denied|^Couldn't open '(?P<key>[^']{1,300})'\. permission denied"
-        r"|Permission denied \(os error 13\)"
+        r"|(?:Permission denied|Read-only file system) \(os error (?:13|30)\)"
         rf"|{EXCEPTION_PREFIX}cannot cache function .{{0,80}}no locator available for file '(?P<numba>[^']{{1,300}})'",
         FailureCause.PERMISSION,
-        "The container's user is not allowed to use [{path}][{name}][{cache}][{file}][{opened}][{key}][{numba}][: {said}][: {what}].",
+        "The container's user is not allowed to use [{path}][{program}][{name}][{cache}][{file}][{opened}][{key}][{numba}][: {said}][: {what}].",
         "Correct the owner or mode of the mounted directory on the node, or mount it writable.",
-        needle=("[Errno ", "ermission denied", "PermissionError at ", "no locator available for file"),
+        needle=(
+            "[Errno ",
+            "ermission denied",
+            "ead-only file system",
+            "PermissionError at ",
+            "no locator available for file",
+        ),
         on="mounts",
     ),
     failure_rule(

@@ -6,7 +6,7 @@ from sparkctl.engines.base import FailureWeight
 from sparkctl.engines.failures.docker_failures import GPUS_REMEDY
 from sparkctl.engines.failures.library_failures import GPU_FAULTS, MEMORY_WORDS
 from sparkctl.engines.failures.memory_failures import CUDA_OUT_OF_MEMORY_TEXT, cuda_memory_rules
-from sparkctl.engines.log_rules import failure_rule
+from sparkctl.engines.log_rules import EXCEPTION_PREFIX, failure_rule
 from sparkctl.model.verdict import FailureCause
 
 CONTEXT_FIELD = "args.ctx-size"
@@ -348,11 +348,11 @@ FORMAT_FAILURES = (
         fatal=True,
     ),
     failure_rule(
-        r"failed to read (?:header|key-value pairs|tensor info|tensor data)|exceeds remaining file size|failed to seek to (?!init)",
+        r"failed to read (?:header|key-value pairs|tensor info|tensor data)|exceeds (?:remaining )?file size|failed to seek to (?!init)",
         FailureCause.TRUNCATED_WEIGHTS,
         "The GGUF file ends before its header does: the download was cut.",
         "Download it again, and compare the size with the hub's.",
-        needle=("exceeds remaining file size", "failed to read", "failed to seek to "),
+        needle=("exceeds remaining file size", "exceeds file size", "failed to read", "failed to seek to "),
         on=_MODEL_PATH_FIELD,
         fatal=True,
     ),
@@ -424,6 +424,16 @@ FLAG_FAILURES = (
     ),
 )
 EXIT_FAILURES = (
+    failure_rule(
+        rf"{EXCEPTION_PREFIX}(?:500 Internal Server Error: )?timed out waiting for llama[ -](?:runner|server) to start(?!.{{0,40}}context canceled)",
+        FailureCause.TIMED_OUT,
+        "Ollama's runner did not load the model in time.",
+        "The lines before this one may name the reason: a slow disk, or too little memory. Where it only loads slowly, raise "
+        "env.OLLAMA_LOAD_TIMEOUT.",
+        needle="timed out waiting for llama",
+        on="env.OLLAMA_LOAD_TIMEOUT",
+        weight=FailureWeight.LIKELY,
+    ),
     failure_rule(
         r"failed to load draft model, '(?P<path>[^']*)'|failed to create MTP context",
         FailureCause.MODEL_FILES,

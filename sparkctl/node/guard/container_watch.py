@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 
+from sparkctl.node.guard.decision import NEARLY_GONE_BYTES, adapt_floor, compute_lowered_floor
 from sparkctl.node.guard.guard_sockets import HttpConnection
 
 TYPE_CHECKING = False
@@ -58,8 +59,10 @@ class ContainerWatch:
         self.calm_since = now
         self.tried = 0
         self.refused_at = now - DOCKER_ANSWER_SECONDS
-        # The floor in force: lower than asked for while memory has been below that from the beginning.
+        # The floor in force: lower than asked for while memory has been below that from the beginning, or since a kill.
         self.active_floor = self.floor
+        # and what a driver that is refused memory must leave
+        self.active_refusal_bound = self.refusal_bound = max(self.floor, NEARLY_GONE_BYTES)
         self.client: GuardConnection | None = (
             None  # the client that last sent a command about it, while it is connected
         )
@@ -69,6 +72,20 @@ class ContainerWatch:
         self.health_at = now
         self.asking: HttpConnection | None = None
         self.receipt = -1
+
+    def lower_floors(self, available: int) -> None:
+        """Act only if memory falls further than to ``available``."""
+        self.active_floor = compute_lowered_floor(self.floor, available)
+        self.active_refusal_bound = compute_lowered_floor(self.refusal_bound, available)
+
+    def adapt_floors(self, available: int, is_ending: bool) -> None:
+        """Raise lowered floors again when memory is back; lower them while a container that is being killed allocates."""
+        self.active_floor = adapt_floor(self.active_floor, self.floor, available, is_ending)
+        self.active_refusal_bound = adapt_floor(self.active_refusal_bound, self.refusal_bound, available, is_ending)
+
+    def copy_floors(self, before: ContainerWatch) -> None:
+        """Keep the floors in force of the watch that this one replaces."""
+        self.active_floor, self.active_refusal_bound = before.active_floor, before.active_refusal_bound
 
     def is_attended(self) -> bool:
         """Tell whether a client looks after its start: one that is silent is gone, though its connection may stand for long."""

@@ -28,7 +28,6 @@ from sparkctl.node.guard.decision import (
     CALM_READ_SECONDS,
     FAST_READ_SECONDS,
     WARNING_BAND_BYTES,
-    compute_lowered_floor,
     compute_warning_level,
     decide_action,
     decide_on_refusals,
@@ -159,17 +158,18 @@ class GuardDaemon:
 
     def decide_for_watch(self, watch: ContainerWatch, reading: MeminfoReading, now: float) -> GuardDecision:
         """Return the decision for a watch; warnings and page cache drops are already done."""
-        if watch.active_floor < watch.floor:
-            if reading.available >= (watch.floor + compute_warning_level(watch.floor)) // 2:
-                watch.active_floor = watch.floor
-            elif now < self.kills.hold_until:  # a container that is being killed may still allocate
-                watch.active_floor = min(watch.active_floor, compute_lowered_floor(watch.floor, reading.available))
+        watch.adapt_floors(reading.available, is_ending=now < self.kills.hold_until)
         is_loading = now < watch.weights_until
         may_drop = is_loading and watch.cache_below != 0  # 0: the profile turned drops off
         step = decide_action(watch.active_floor, self.memory.readings, may_drop=may_drop)
         refused = self.refusals.count_since(watch.began, now)
-        step = decide_on_refusals(watch.active_floor, self.memory.readings, refused, step)
-        self.is_close = self.is_close or step.close
+        on_refusals = decide_on_refusals(watch.active_refusal_bound, self.memory.readings, refused, step)
+        self.is_close = self.is_close or on_refusals.close
+        if on_refusals.act == "kill":
+            watch.calm_since = now
+            return on_refusals
+        if refused and self.refusals.is_news(now):  # it is about the machine, not about what is watched
+            self.events.publish_event(self.events.make_event("warned", on_refusals.why, step=step))
         if step.act != "calm" or reading.available < compute_warning_level(watch.floor) + WARNING_BAND_BYTES:
             watch.calm_since = now
         elif now - watch.calm_since >= CALM_AFTER_SECONDS:

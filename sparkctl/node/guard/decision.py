@@ -96,6 +96,15 @@ def compute_lowered_floor(floor: int, available: int) -> int:
     return min(floor, available - max(16 * MIB, available // 8))
 
 
+def adapt_floor(active: int, floor: int, available: int, is_ending: bool) -> int:
+    """Return the floor in force from ``active``: a lowered one is the full one again when memory is back, and sinks with
+    memory while a container that is being killed (``is_ending``) may still allocate.
+    """
+    if active >= floor or available >= (floor + compute_warning_level(floor)) // 2:
+        return floor
+    return min(active, compute_lowered_floor(floor, available)) if is_ending else active
+
+
 def compute_warning_level(floor: int) -> int:
     """Return the available bytes below which the floor is close: twice the floor; for a high one, a GiB above it."""
     return floor + min(floor, WARNING_BAND_BYTES)
@@ -181,23 +190,24 @@ def decide_action(floor: int, readings: Sequence[MeminfoReading], may_drop: bool
 
 
 def decide_on_refusals(
-    floor: int, readings: Sequence[MeminfoReading], refusals: int, step: GuardDecision
+    bound: int, readings: Sequence[MeminfoReading], refusals: int, step: GuardDecision
 ) -> GuardDecision:
     """Return what to do though memory alone says ``step``: the driver was refused memory ``refusals`` times in the last
     `REFUSAL_WINDOW_SECONDS`.
 
-    Kill as at the floor if memory is also below it or nearly gone, or gone in `REFUSAL_TO_ZERO_SECONDS` at the present
-    rate. Refusals alone only warn.
+    Kill as at the floor if memory is also below ``bound``, or gone in `REFUSAL_TO_ZERO_SECONDS` at the present rate.
+    Refusals alone only warn.
     """
     if step.act == "kill" or not refusals:
         return step
     now = readings[-1]
     falling = compute_current_decline(readings)
-    is_short = now.available < max(floor, NEARLY_GONE_BYTES) or now.available < falling * REFUSAL_TO_ZERO_SECONDS
+    is_short = now.available < bound or now.available < falling * REFUSAL_TO_ZERO_SECONDS
     times = "once" if refusals == 1 else f"{refusals} times in {REFUSAL_WINDOW_SECONDS:.0f} s"
     why = f"the GPU's driver was refused memory {times} (NV_ERR_NO_MEMORY); {_format_size(now.available)} are available"
     if is_short and refusals >= REFUSALS_TO_ACT:
         return GuardDecision("kill", True, step.rate, step.to_zero, why)
+    why += "; the guard acts if it is refused again" if is_short else ", so nothing is stopped"
     return GuardDecision("warn" if step.act == "calm" else step.act, True, step.rate, step.to_zero, why)
 
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     Json = dict[str, Any]
 
 GROWTH_WINDOW_SECONDS = 8.0  # seconds over which a container's growth is measured
+REFUSAL_QUIET_SECONDS = 60.0  # seconds without a refusal after which another one is news
 MAX_READ_SECONDS = 0.003  # seconds that a reading may take; a longer one was interrupted
 
 
@@ -96,6 +97,13 @@ class DriverRefusals:
     def __init__(self, kernel_log: KernelLogReader) -> None:
         self.kernel_log = kernel_log
         self.seen: deque[float] = deque(maxlen=64)
+        self.told_at = -REFUSAL_QUIET_SECONDS
+
+    def is_news(self, now: float) -> bool:
+        """Tell whether to warn of what was seen: once, until there has been none for a minute."""
+        is_told = self.told_at > now - REFUSAL_QUIET_SECONDS
+        self.told_at = now
+        return not is_told
 
     def read(self, now: float) -> None:
         """Read the new lines. They count from when they are read: the kernel's clock drifts against ours."""

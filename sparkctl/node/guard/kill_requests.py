@@ -13,7 +13,7 @@ import re
 import time
 
 from sparkctl.node.guard.container_watch import DOCKER_ANSWER_SECONDS, IDENTITY_FIELDS
-from sparkctl.node.guard.decision import CALM_READ_SECONDS, KillCandidate, choose_kill_candidate, compute_lowered_floor
+from sparkctl.node.guard.decision import CALM_READ_SECONDS, KillCandidate, choose_kill_candidate
 from sparkctl.node.guard.guard_sockets import HttpConnection
 
 TYPE_CHECKING = False
@@ -116,7 +116,7 @@ class KillCoordinator:
         watch.tried += 1
         for other in self.watches:  # one is being killed: kill another one only if memory falls further
             if other is not watch and not other.tried:
-                other.active_floor = compute_lowered_floor(other.floor, self.memory.readings[-1].available)
+                other.lower_floors(self.memory.readings[-1].available)
         kill = KillRequest(
             watch, event, self.receipts.build_receipt(watch, event, crossed.active_floor, sent_at), sent_at
         )
@@ -417,7 +417,7 @@ class WatchRegistry:
             watch.asked_at = before.asked_at
             self.close_watch(before)
         if before is not None and before.floor == watch.floor:
-            watch.active_floor = before.active_floor
+            watch.copy_floors(before)
         else:
             self.lower_floor(watch)
         self.by_container[watch.container] = watch
@@ -428,7 +428,7 @@ class WatchRegistry:
         """Lower the active floor of a watch that begins below its floor, and report it."""
         available = self.events.memory.read_available()
         if available is not None and available < watch.floor:
-            watch.active_floor = compute_lowered_floor(watch.floor, available)
+            watch.lower_floors(available)
             watch.is_warned = True
             text = f"{available >> 20} MiB are available, under the floor of {watch.floor >> 20} MiB already"
             why = f"{text}; it acts when they fall to {max(0, watch.active_floor) >> 20} MiB"

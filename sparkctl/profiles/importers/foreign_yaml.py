@@ -97,9 +97,8 @@ def _parse_documents(text: str, as_written: bool) -> tuple[list[Any], list[tuple
 
         def compose_node(self, parent: Any, index: Any) -> Any:
             self.depth += 1
-            if (
-                self.depth > _MAX_COMPOSED_DEPTH
-            ):  # long before Python's own limit: time grows with the square of the depth
+            # Long before Python's own limit: time grows with the square of the depth.
+            if self.depth > _MAX_COMPOSED_DEPTH:
                 raise RecursionError
             node = super().compose_node(parent, index)
             self.depth -= 1

@@ -57,7 +57,8 @@ async def test_the_guards_newest_notice_of_a_spark_stands_alone_and_ends_with_it
         await wait_for_text(pilot, lambda text: text.count("● ready") == 2)
 
         def act(node: str, what: GuardAction, why: str) -> None:
-            controller_of(pilot).handle_event(GuardActed(ts=1.0, at=1.0, node=NodeName(node), what=what, why=why))
+            acted = GuardActed(ts=1.0, at=1.0, node=NodeName(node), what=what, why=why, instance="qwen36")
+            controller_of(pilot).handle_event(acted)
 
         act("spark1", GuardAction.DROPPED, "the first drop")
         act("spark2", GuardAction.WARNED, "short here")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 from collections import Counter
 
 import pytest
 
+from sparkctl.commands.diagnose_file import diagnose_bytes
 from tests.tools.diagnosis_table import JudgedLog, LabelledLog, format_table, judge_log, load_posted_logs
 
 
@@ -83,7 +85,124 @@ _SCRIPT_MODULE = "RuntimeError: The following operation failed in the TorchScrip
     _raise("{}")
 )
 
+# The router of text-embeddings-inference (Rust), as its source prints: github.com/huggingface/text-embeddings-inference.
+_TEI = (
+    '2026-07-24T10:00:00.123456Z  INFO text_embeddings_router: router/src/main.rs:216: Args { model_id: "BAA*/***-****-**-v1.5" }',
+    "2026-07-24T10:00:01.123456Z  INFO download_artifacts: text_embeddings_core::download: core/src/download.rs:20: Starting download",
+)
+_TEI_BACKEND = (
+    "2026-07-24T10:00:02.123456Z ERROR text_embeddings_backend: backends/src/lib.rs:567: Could not start Candle backend: "
+    "Could not start backend: "
+)
+_TEI_END = (
+    "Error: Could not create backend",
+    "",
+    "Caused by:",
+    "    Could not start backend: Could not start a suitable backend",
+)
+# github.com/ollama/ollama: server/routes.go, server/sched.go.
+_OLLAMA = (
+    'time=2026-08-21T10:00:00.100Z level=INFO source=routes.go:1288 msg="Listening on [::]:11434 (version 0.14.2)"',
+    'time=2026-08-21T10:00:00.400Z level=INFO source=types.go:121 msg="inference compute" id=GPU-1 library=cuda compute=12.1',
+)
+_OLLAMA_REFUSED = '[GIN] 2026/08/21 - 10:01:01 | 500 | 1.2s | 172.17.0.1 | POST     "/api/chat"'
+
+
+def _ollama(error: str) -> tuple[str, ...]:
+    record = 'time=2026-08-21T10:01:00.400Z level=ERROR source=sched.go:734 msg="error loading llama server" error='
+    return (*_OLLAMA, f'{record}"{error}"', _OLLAMA_REFUSED)
+
+
 OTHER_WORDS: dict[str, tuple[str, str, tuple[str, ...]]] = {
+    "Rust's causes, the innermost last": (
+        "disk-full",
+        "No space left on device",
+        (
+            *_TEI,
+            "Error: Could not download model artifacts",
+            "",
+            "Caused by:",
+            "    0: request error: cannot write the file",
+            "    1: I/O error: No space left on device (os error 28)",
+        ),
+    ),
+    "Rust's causes, none with a name": (
+        "crashed",
+        "Backend is unhealthy",
+        (*_TEI, "Error: Model backend is not healthy", "", "Caused by:", "    Backend is unhealthy"),
+    ),
+    "Rust's causes that are no more than the error": (
+        "model-files",
+        "`config.json` not found",
+        (*_TEI, "Error: `config.json` not found", "", "Caused by:", "    No such file or directory (os error 2)"),
+    ),
+    "Rust's client of the hub, refused": (
+        "model-gated",
+        "401",
+        (
+            *_TEI,
+            "Error: Could not download model artifacts",
+            "",
+            "Caused by:",
+            "    request error: HTTP status client error (401 Unauthorized) for url (https://huggingface.co/x/y/resolve/main/config.json)",
+        ),
+    ),
+    "Rust's client without a network": (
+        "hub-unreachable",
+        "error sending request",
+        (
+            *_TEI,
+            "Error: Could not download model artifacts",
+            "",
+            "Caused by:",
+            "    request error: error sending request for url (https://huggingface.co/x/y/resolve/main/config.json)",
+        ),
+    ),
+    "Rust's record before the end: a tensor": (
+        "model-files",
+        "embeddings.word_embeddings.weight",
+        (*_TEI, f"{_TEI_BACKEND}cannot find tensor embeddings.word_embeddings.weight", *_TEI_END),
+    ),
+    "Rust's record before the end: built without CUDA": (
+        "broken-image",
+        "feature is not enabled",
+        (*_TEI, f"{_TEI_BACKEND}`cuda` feature is not enabled", *_TEI_END),
+    ),
+    "Rust's record before the end: a model": (
+        "model-unsupported",
+        "absolute position",
+        (*_TEI, f"{_TEI_BACKEND}Bert only supports absolute position embeddings", *_TEI_END),
+    ),
+    "a runner that is not in the image": (
+        "broken-image",
+        "binary not found",
+        _ollama("llama-server binary not found (checked: /usr/lib/ollama/llama-server)"),
+    ),
+    "a runner that may not be run": (
+        "permission",
+        "fork/exec",
+        _ollama("error starting llama-server: fork/exec /usr/lib/ollama/llama-server: permission denied "),
+    ),
+    "a runner that ends": (
+        "crashed",
+        "exit status 127",
+        _ollama("llama-server process has terminated: exit status 127"),
+    ),
+    "a runner that is not ready in time": (
+        "timed-out",
+        "timed out waiting",
+        _ollama("timed out waiting for llama-server to start: context deadline exceeded"),
+    ),
+    "a client that did not wait for the runner": (
+        "none",
+        "",
+        _ollama("timed out waiting for llama-server to start: context canceled"),
+    ),
+    "the same without a server": (
+        "crashed",
+        "exit status 2",
+        (*_OLLAMA, "Error: llama-server process has terminated: exit status 2"),
+    ),
     "watchdog behind loguru": (
         "wedged",
         "atchdog timeout",
@@ -535,6 +654,51 @@ OTHER_WORDS: dict[str, tuple[str, str, tuple[str, ...]]] = {
             'time=2025-08-01T10:00:01.000Z level=ERROR source=server.go:300 msg="llama runner terminated" error="signal: killed"',
         ),
     ),
+    "a message that begins on the next line": (
+        "broken-image",
+        "requires the SentencePiece library",
+        _raise(
+            "ImportError: \nLlamaTokenizer requires the SentencePiece library but it was not found in your environment."
+        ),
+    ),
+    "no rule, and a message that begins on the next line": (
+        "crashed",
+        "x9.errors.BadThing: There are no blips",
+        _raise("x9.errors.BadThing: \n\nThere are no blips for this model."),
+    ),
+    "what a Rust thread could not do": (
+        "hub-unreachable",
+        "name resolution",
+        (
+            "thread 'tokio-runtime-worker' panicked at src/hub.rs:12:5:",
+            'called `Result::unwrap()` on an `Err` value: ConnectError("dns error", Custom { kind: Uncategorized, '
+            'error: "failed to lookup address information: Temporary failure in name resolution" })',
+        ),
+    ),
+    "what Rust could not read": (
+        "model-files",
+        "missing field",
+        (
+            "thread 'main' panicked at src/main.rs:88:14:",
+            'called `Result::unwrap()` on an `Err` value: Error("missing field `eos_token_id`", line: 31, column: 1)',
+        ),
+    ),
+    "a file of weights, as safetensors has it": (
+        "model-files",
+        "model-00003-of-00014",
+        _raise('FileNotFoundError: No such file or directory: "/m/model-00003-of-00014.safetensors"'),
+    ),
+    "torch's own attention": (
+        "attention-backend",
+        "kernel",
+        _raise("RuntimeError: No available kernel. Aborting execution."),
+    ),
+    "CUDA memory, no figures": ("cuda-out-of-memory", "CUDA out", _raise("RuntimeError: CUDA out of memory")),
+    "a worker of torch's that was killed": (
+        "killed",
+        "DataLoader",
+        _raise("RuntimeError: DataLoader worker (pid 4711) is killed by signal: Killed. "),
+    ),
     "an uncaught exception while serving": (
         "crashed",
         "grammar stack",
@@ -560,3 +724,38 @@ def test_the_same_failure_in_other_words(cause: str, proof: str, lines: tuple[st
     log = "".join(f"{line}\n" for line in lines).encode()
     judged = judge_log(LabelledLog(name="it", log=log, right=(cause,), vague=(), source="", proof=proof))
     assert (judged.cause, judged.judgement) == (cause, "right")
+
+
+@pytest.mark.parametrize(
+    ("line", "remedy", "not_for_it"),
+    [
+        (
+            "Error: No such option: --max-len (Possible options: --max-length)",
+            "Correct or remove args.max-len",
+            "TensorRT",
+        ),
+        ("nvcc fatal   : Unsupported gpu architecture 'compute_121'", "Take an image of CUDA 13", "TRITON_PTXAS_PATH"),
+    ],
+)
+def test_the_remedy_is_for_the_program_that_said_it(line: str, remedy: str, not_for_it: str) -> None:
+    found = diagnose_bytes(io.BytesIO(f"x9 0.3.1 starting\n{line}\n".encode()), "it", None).diagnosis
+    assert found.verdict is not None
+    assert remedy in found.verdict.remedy
+    assert not_for_it not in found.verdict.remedy + found.verdict.summary
+
+
+def test_a_line_that_ends_a_sentence_brings_its_own_period() -> None:
+    log = "\n".join(
+        _raise("ray.exceptions.ActorDiedError: The actor died unexpectedly before finishing this task.")
+    ).encode()
+    verdict = diagnose_bytes(io.BytesIO(log), "it", None).diagnosis.verdict
+    assert verdict is not None
+    assert verdict.summary.endswith("this task.")
+    assert not verdict.summary.endswith("..")
+
+
+def test_a_port_that_uvicorn_could_not_bind_is_told_of_its_start() -> None:
+    log = "INFO:     Application startup complete.\nERROR:    [Errno 98] error while attempting to bind on address ('0.0.0.0', 8000): "
+    verdict = diagnose_bytes(io.BytesIO(f"{log}address already in use\n".encode()), "it", None).diagnosis.verdict
+    assert verdict is not None
+    assert verdict.summary == "The port is in use by another process."

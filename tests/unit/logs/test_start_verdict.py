@@ -175,6 +175,14 @@ def test_a_curve_that_did_not_fall_is_not_told_as_a_fall() -> None:
     assert start_verdict.describe_memory_drop(make_receipt()) == "MemAvailable was 256 MiB, the floor is 512 MiB"
 
 
+def test_above_the_floor_it_is_told_why_the_guard_acted() -> None:
+    refused = "the GPU's driver was refused memory 3 times in 5 s (NV_ERR_NO_MEMORY); 900 MiB are available"
+    found = replace(make_receipt((2, 3.0), (0, 0.9), available=int(0.9 * GIB)), why=refused)
+    assert start_verdict.describe_guard_kill(found).endswith(f" to 922 MiB in 2.0 s; {refused}")
+    below = replace(found, available=int(0.4 * GIB))
+    assert refused not in start_verdict.describe_guard_kill(below)
+
+
 def test_what_was_read_after_the_act_is_not_part_of_the_fall() -> None:
     assert start_verdict.describe_memory_drop(
         make_receipt((2, 3.0), (0, 0.3), (-3, 90.0), available=int(0.3 * GIB))

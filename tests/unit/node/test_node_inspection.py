@@ -11,16 +11,30 @@ from pathlib import Path
 import pytest
 
 from sparkctl.model.fabric_route import FabricLane
+from sparkctl.model.sample import MemoryReading
 from sparkctl.model.text.units import GIB, KIB, MIB
+from sparkctl.node import agent
 from sparkctl.node.node_inspection import (
     LaneReadings,
     build_inspection_command,
     decode_inspection,
+    parse_meminfo,
     read_inspection_script,
 )
+from tests.unit.node.agent_process import GB10_MEMINFO
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc, which only Linux has")
 CONTAINER = "ab" * 32
+
+
+def test_memory_is_read_as_the_agent_reads_it() -> None:
+    found, _ = agent.parse_meminfo(GB10_MEMINFO.encode())
+    assert found is not None
+    assert parse_meminfo(GB10_MEMINFO) == MemoryReading(**found)
+    for missing in ("MemTotal", "MemFree", "MemAvailable"):
+        assert parse_meminfo(GB10_MEMINFO.replace(missing, "Other")) is None
+    with pytest.raises(ValueError, match="out of all range"):
+        parse_meminfo(GB10_MEMINFO.replace("MemFree: ", f"MemFree: {10**16} kB\nOther: "))
 
 
 @linux

@@ -86,9 +86,14 @@ def test_what_the_guard_says_itself_is_not_said_twice() -> None:
     assert format_guard_event(event) == "qwen36 was stopped: 266 MiB are available, under 512 MiB"
 
 
+def test_a_warning_about_the_whole_node_does_not_claim_that_memory_is_short() -> None:
+    why = "the GPU's driver was refused memory once (NV_ERR_NO_MEMORY); 97.7 GiB are available, so nothing is stopped"
+    assert format_guard_event(GuardEvent(at=1.0, what=GuardAction.WARNED, why=why, available=97 * GIB)) == why
+
+
 def test_unknown_guard_memory_is_not_shown_as_zero() -> None:
     assert (
-        format_guard_event(GuardActed(ts=1.0, node=NODE, what=GuardAction.WARNED, why="w", at=1.0))
+        format_guard_event(GuardActed(ts=1.0, node=NODE, what=GuardAction.WARNED, why="w", at=1.0, instance="one"))
         == "memory is getting short: w"
     )
 
@@ -107,7 +112,10 @@ def make_guard_status(**changes: object) -> GuardStatus:
     state = GuardState(
         since=900.0, pid=7, available=9 * GIB, rights=GuardPermissions(False, None), locked=False, docker=False,
         log_trouble="/dev/kmsg: Operation not permitted", watches=(watch,),
-        events=(GuardEvent(at=950.0, what=GuardAction.WARNED, why="it falls"), GuardEvent(at=951.0, what=GuardAction.ENDED, why="ready")),
+        events=(
+            GuardEvent(at=950.0, what=GuardAction.WARNED, why="it falls", instance="qwen36"),
+            GuardEvent(at=951.0, what=GuardAction.ENDED, why="ready"),
+        ),
     )  # fmt: skip
     receipt = GuardReceipt(
         container="cd" * 32, at=1000.0, did=GuardAction.KILLED, why="w", available=GIB // 4, floor=GIB // 2, instance="old",

@@ -82,23 +82,47 @@ def test_refused_allocations_of_the_driver_act_near_the_floor_alone(tmp_path: Pa
     kmsg.parent.mkdir(parents=True)
     kmsg.write_text(f"3,1,100,-;{REFUSED}\n" * 5)
 
-    def refuse(first: int) -> None:
-        with kmsg.open("a") as file:
-            file.write("".join(f"3,{first + number},200,-;{REFUSED}\n" for number in range(3)))
-
     with run_guard(tmp_path) as machine:
         client = machine.client()
+        client.watch(SERVING, "serving", instance="chat")
         client.watch(LOADING)
         time.sleep(0.3)
-        refuse(10)
+        refuse(kmsg, 10)
         wait_until("the warning", lambda: [one.what for one in client.state().events] == ["warned"])
-        assert "driver was refused memory" in client.state().events[0].why
+        (warned,) = client.state().events
+        assert "driver was refused memory" in warned.why
+        assert (warned.instance, [one.level for one in client.state().watches]) == (None, ["calm"] * 2)
         time.sleep(0.3)
         assert machine.docker.kills() == [], "there is memory enough: engines probe for it"
         machine.proc.set(0.9)
         machine.killed()
         receipt = wait_until("the receipt", lambda: client.receipt(LOADING[:12]))
         assert receipt.why.startswith("the GPU's driver was refused memory 3 times in 5 s (NV_ERR_NO_MEMORY)")
+
+
+def test_refusals_end_no_other_one_while_memory_is_slow_to_come_back(tmp_path: Path) -> None:
+    kmsg = tmp_path / "root/dev/kmsg"
+    kmsg.parent.mkdir(parents=True)
+    kmsg.touch()
+    with run_guard(tmp_path) as machine:
+        client = machine.client()
+        client.watch(SERVING, "serving", instance="chat")
+        client.watch(LOADING)
+        time.sleep(0.3)
+        machine.proc.set(0.9)
+        refuse(kmsg, 10)
+        machine.killed()
+        time.sleep(1.5)
+        refuse(kmsg, 20)
+        time.sleep(1.5)
+        assert [one for _, one in machine.docker.kills()] == [LOADING], "as low as before is not lower"
+        machine.proc.set(0.7)
+        assert [one for _, one in machine.killed(2)] == [LOADING, SERVING]
+
+
+def refuse(kmsg: Path, first: int) -> None:
+    with kmsg.open("a") as file:
+        file.write("".join(f"3,{first + number},200,-;{REFUSED}\n" for number in range(3)))
 
 
 def test_receipts_outlive_the_guard_until_they_are_collected(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from sparkctl.node.guard.decision import (
     GIB,
     KILL_LEAD_SECONDS,
     MIB,
+    NEARLY_GONE_BYTES,
     KillCandidate,
     MeminfoReading,
     choose_kill_candidate,
@@ -269,7 +270,7 @@ def decide_refused(
     refusals: int, *available: float, step: float = FAST_READ_SECONDS, floor: int = DEFAULT_FLOOR_BYTES
 ) -> str:
     readings = [MeminfoReading(at * step, int(size), int(size), CACHE, 0) for at, size in enumerate(available)]
-    return decide_on_refusals(floor, readings, refusals, decide_action(floor, readings)).act
+    return decide_on_refusals(max(floor, NEARLY_GONE_BYTES), readings, refusals, decide_action(floor, readings)).act
 
 
 def test_a_refused_allocation_alone_only_warns() -> None:
@@ -293,5 +294,10 @@ def test_refusals_near_the_floor_or_in_a_fall_act_as_the_floor_does() -> None:
 
 def test_the_reason_names_the_driver_and_what_was_left() -> None:
     readings = [MeminfoReading(at * 0.01, 900 * MIB, 900 * MIB, CACHE, 0) for at in range(5)]
-    step = decide_on_refusals(DEFAULT_FLOOR_BYTES, readings, 3, decide_action(DEFAULT_FLOOR_BYTES, readings))
+    step = decide_on_refusals(NEARLY_GONE_BYTES, readings, 3, decide_action(DEFAULT_FLOOR_BYTES, readings))
     assert step.why == "the GPU's driver was refused memory 3 times in 5 s (NV_ERR_NO_MEMORY); 900 MiB are available"
+    once = decide_on_refusals(NEARLY_GONE_BYTES, readings, 1, decide_action(DEFAULT_FLOOR_BYTES, readings)).why
+    assert once.endswith("900 MiB are available; the guard acts if it is refused again")
+    plenty = [MeminfoReading(at * 0.01, 22 * GIB, 22 * GIB, CACHE, 0) for at in range(5)]
+    calm = decide_on_refusals(NEARLY_GONE_BYTES, plenty, 3, decide_action(DEFAULT_FLOOR_BYTES, plenty)).why
+    assert calm.endswith("22.0 GiB are available, so nothing is stopped")
