@@ -8,6 +8,7 @@ import pytest
 
 from sparkctl.model.container import Container, ContainerState
 from sparkctl.model.kernel_event import KernelEvent, KernelLine, KernelLog
+from sparkctl.model.launch_plan import ContainerLabel
 from sparkctl.model.verdict import Confidence, Evidence, FailureCause, Verdict
 from sparkctl.monitor.kernel_log import add_kernel_evidence, decode_kernel_line, find_oom_kill
 
@@ -112,6 +113,14 @@ def test_many_refused_allocations_before_a_silent_end_say_what_to_do() -> None:
     assert judge(FailureCause.KILLED, make_event(REFUSED, FINISHED - 3)).remedy == "Look."
 
 
+def test_after_a_silent_end_the_remedy_is_that_of_what_failed() -> None:
+    gone = make_event("nvme nvme0: Disabling device after reset failure: -19", FINISHED - 3)
+    refused = replace(make_event(REFUSED, FINISHED - 9), count=20)
+    assert judge(FailureCause.KILLED, gone).remedy == gone.remedy
+    assert judge(FailureCause.KILLED, refused, gone).remedy == refused.remedy, "memory first"
+    assert judge(FailureCause.CRASHED, gone).remedy == "Look.", "its own log says more"
+
+
 def test_a_log_that_does_not_reach_back_proves_nothing() -> None:
     found = judge(FailureCause.KILLED, log=KernelLog(now=FINISHED + 5, source="kmsg", oldest=STARTED + 1))
     assert [one.origin for one in found.evidence] == ["docker"]
@@ -154,6 +163,17 @@ def test_a_start_that_hangs_since_a_fault_is_explained_by_it() -> None:
     assert judge(FailureCause.TIMED_OUT, log=log, **running).cause is FailureCause.GPU_FAULT
     ended = judge(FailureCause.CRASHED, log=log, finished=STARTED + 1_400)
     assert ended.cause is FailureCause.CRASHED, "it lived on for long"
+
+
+def test_a_link_that_went_down_is_evidence_for_a_model_on_two_sparks_alone() -> None:
+    down = make_event("mlx5_core 0000:01:00.0 enp1s0f0np0: Link down", FINISHED - 20)
+    ranks = {"labels": ((ContainerLabel.RANK, "1/2"),)}
+    found = judge(FailureCause.WORKER_LOST, down, **ranks)
+    assert found.evidence[-1].text.startswith("the ConnectX port enp1s0f0np0 lost its link, 20 s before it ended")
+    assert [one.origin for one in judge(FailureCause.WORKER_LOST, down).evidence] == ["docker"]
+    assert [one.origin for one in judge(FailureCause.DISK_FULL, down, **ranks).evidence] == ["docker"]
+    early = replace(down, at=FINISHED - 500, last=FINISHED - 500)
+    assert [one.origin for one in judge(FailureCause.NCCL, early, **ranks).evidence] == ["docker"]
 
 
 @pytest.mark.parametrize(
