@@ -127,7 +127,7 @@ _CORRUPT_FAILURES = (
     ),
     failure_rule(
         rf"{EXCEPTION_PREFIX}.*(?:FileNotFoundError: )?\[Errno 2\] No such file or directory: '(?P<path>[^']*\.(?:json|safetensors|gguf"
-        r"|bin|model|txt|jinja))'",
+        r"|bin|model|txt|jinja|engine|plan|onnx|pth?|ckpt))'",
         FailureCause.MODEL_FILES,
         "{path} is not there.",
         "Finish the download, or correct the path or its mount.",
