@@ -204,7 +204,7 @@ def _check_kernel_log(node: Node, log: KernelLog | None) -> Iterator[Finding]:
     found = f"{notes} known line{'' if notes == 1 else 's'}" if notes else "no known problem"
     words = f"the kernel's log is read ({log.source}): {found} since {format_log_start(log)}"
     if log.skipped:
-        words += f"; {log.skipped} repeated lines were skipped"
+        words += f"; of a flood of lines {log.skipped:,} were skipped, and the worst of them kept"
     before = log.boot_before
     if before is not None and before.is_clean:
         words += "; the previous boot ended with a shutdown"

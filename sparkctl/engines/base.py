@@ -276,7 +276,9 @@ def refine_failure(
     """
     is_meant = failure.needs is None or failure.needs in facts or not facts
     if (failure.needs and is_serving) or not is_meant or failure.during not in (None, step):
-        return build_unnamed_failure(text)
+        unnamed = build_unnamed_failure(text)
+        # Drafts reach past the context, for which buffers were measured without them.
+        return suspect_drafts(unnamed, facts) if is_serving and _TWO_SIZES.search(text) else unnamed
     if failure.refine is not None:
         return failure.refine(failure, facts)
     if is_serving and failure.cause is FailureCause.BAD_VALUE and failure.weight <= FailureWeight.EXCEPTION:

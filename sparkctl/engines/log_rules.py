@@ -61,9 +61,11 @@ _NOT_KNOWN = LineSignal()
 _OPTIONAL_PART = lazy_pattern.compile(r"\[([^\[\]]*)\]")
 _MAX_GROUP_CHARS = 400  # characters of a captured group that fit into a sentence
 _GROUP_NAME = lazy_pattern.compile(r"\{(\w+)\}")
+_TWO_PERIODS = lazy_pattern.compile(r"(?<=[\w)'\"])\.\.(?=\s|$)")  # a line's own, and the sentence's
 # An error that is told by another one: by C++, Go, a script, the cell of a table. It is read where no rule knows the line itself.
 _TELLS_ERROR = lazy_pattern.compile(
-    r"(?:what\(\): +|future: <Task |(?:\[\w{1,20}\])?\[(?:ERROR|FATAL)\] |Assertion failed: "
+    r"(?:what\(\): +|thread '[^']{0,80}' .{0,12}panicked at (?:'|\S{1,300}:\d{1,9}:\d{1,9}: )"
+    r"|future: <Task |(?:\[\w{1,20}\])?\[(?:ERROR|FATAL)\] |Assertion failed: "
     r"|time=\S{1,40} level=ERROR .{0,300}?\berr(?:or)?=\"?|[\w.-]{1,60} +\| +\d{1,6} +\| +UNAVAILABLE: |[\[(]? ?(?:[Ee]rror|ERROR|[Ff]atal"
     r"|FATAL|CRITICAL|[Pp]anic"
     r"|[Ee]xception|[Ff]ailed|[Ff]ailure|[Cc]aused by|[Rr]eason|[Cc]annot|[Cc]ould not|[Uu]nable|[Uu]nexpected|[Ii]gnored"
@@ -334,7 +336,7 @@ def _fill_complete_template(template: str | None, groups: MatchGroups) -> str | 
 
 def _fill_template(template: str, groups: MatchGroups) -> str:
     text = _OPTIONAL_PART.sub(lambda part: part[1] if _has_template_groups(part[1], groups) else "", template)
-    return _GROUP_NAME.sub(lambda name: groups.get(name[1], "(not said)"), text)
+    return _TWO_PERIODS.sub(".", _GROUP_NAME.sub(lambda name: groups.get(name[1], "(not said)"), text))
 
 
 @cache

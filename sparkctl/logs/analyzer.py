@@ -326,6 +326,7 @@ _LATER_STAGE, _ONE_OF_RANKS = (
 _CUT_MARK = lazy_pattern.compile(
     r"[\s.…]{0,20}+(?:[\[(<]{0,2}(?:\.{2,3}|…)? ?(?:[Tt]runcated|TRUNCATED|snip|cut|omitted)\b[^\])>]{0,60}[\])>]{0,2})?[\s.…]{0,20}$"
 )
+_NO_MESSAGE = lazy_pattern.compile(r"[\w.]{1,200}: *$")  # an exception's class alone
 _MAX_BANNER_TAIL_LINES = 12  # lines of an image's banner after its warning
 _MAX_TAIL_LINES = 6  # lines of cleanup that may follow the last error
 _MAX_MESSAGE_CHARS = 2048
@@ -1003,13 +1004,15 @@ class LogAnalyzer:
         ):
             self._unnamed = None
         else:
-            first, message, weight, first_level = self._unnamed
-            message = f"{message} {text.strip()}"
+            first, begin, weight, first_level = self._unnamed
+            message = f"{begin.rstrip()} {text.strip()}"
             joined = self.engine.classify_line(message)
             if joined is not None and joined.failure is not None and joined.failure.weight > weight:
                 self._unnamed = None
                 self._apply_signal(joined, first, message)
             else:
+                if _NO_MESSAGE.match(begin) and text.strip(" =-*#"):
+                    self._complete_exception(first.number, message)
                 self._unnamed = (first, message, weight, first_level) if len(message) < _MAX_MESSAGE_CHARS else None
 
     def _note_cause(self, line: LogLine, text: str) -> bool:
@@ -1038,6 +1041,14 @@ class LogAnalyzer:
         """Tell whether a line may be of the process that wrote the first line of a message: its prefix names no other one."""
         writer = find_writer(line.text[:_MAX_HEAD_CHARS])
         return not writer or writer == find_writer(first.text[:_MAX_HEAD_CHARS])
+
+    def _complete_exception(self, number: int, text: str) -> None:
+        """Show an exception whose message begins on the line after it, and that no rule names, with the message."""
+        for at, seen in enumerate(self.failures):
+            if seen.number == number and seen.failure is not None and seen.failure.weight == FailureWeight.EXCEPTION:
+                named = replace(seen.failure, summary=build_unnamed_failure(text).summary)
+                self.failures[at] = replace(seen, failure=named, text=sanitize_line(text))
+        self.tracebacks = [replace(one, exception=text) if one.last == number else one for one in self.tracebacks]
 
     def _count_standstill(self, line: LogLine, text: str) -> None:
         """Record that the engine stands still, once it has said so several times and nothing else."""

@@ -12,6 +12,7 @@ from itertools import chain, islice
 from sparkctl.engines import engine_names, load_engine
 from sparkctl.engines.base import Engine, FailureWeight
 from sparkctl.engines.line_preparer import find_launcher, prepare_text
+from sparkctl.engines.log_rules import fact_rule
 from sparkctl.logs import verdict_builder
 from sparkctl.logs.analyzer import EvidenceLine, LogAnalyzer, LogDiagnosis, failure_weight, has_consequences
 from sparkctl.logs.line_effects import (
@@ -46,6 +47,24 @@ _SOCKET_MARK = "NCCL INFO Using network Socket"  # where it uses RDMA, it says I
 # As integers, which compare in half the time.
 _REMEMBERED, _REQUEST, _MATTERS, _OPENS, _UNKNOWN = map(
     int, (LineEffect.REMEMBERED, LineEffect.REQUEST, LineEffect.MATTERS, LineEffect.OPENS, LineEffect.UNKNOWN)
+)
+# What the last lines of a ready engine say of its requests: of each fact the latest line counts.
+_LATE_FACTS = (
+    fact_rule("", r'"POST (?P<it>/\S{1,80}) HTTP/1\.\d" 404\b', EngineFactName.REFUSED_REQUEST, "{it}: 404"),
+    fact_rule(
+        "",
+        r'got exception: \{"error":\{"code":(?P<code>4\d\d),"message":"'
+        r'(?:[^\n]{0,4000}Jinja Exception: )?(?P<it>(?:[^"\\]|\\"){1,200})',
+        EngineFactName.REFUSED_REQUEST,
+        "{code}: {it}",
+    ),
+    fact_rule("", "default chat template is no longer allowed", EngineFactName.CHAT_TEMPLATE, "the model brings none"),
+    fact_rule(
+        "",
+        "forcing full prompt re-processing due to lack of cache data",
+        EngineFactName.PREFIX_CACHE,
+        "not used: a prompt was read again from its beginning",
+    ),
 )
 _ACCEPTANCE_BYTES = tuple(mark.encode() for mark in _ACCEPTANCE_MARKS)
 _SOCKET_BYTES = _SOCKET_MARK.encode()
@@ -246,7 +265,12 @@ class LogDiagnoser:
             step=None if analyzer.was_ready or analyzer.step is None else analyzer.step.name,
             ready=analyzer.was_ready,
             verdict=_judge_log(analyzer, name, plan),
-            facts=(*facts.values(), *self._find_acceptance(analyzer), *self._find_network(analyzer)),
+            facts=(
+                *facts.values(),
+                *self._find_acceptance(analyzer),
+                *self._find_network(analyzer),
+                *self._find_late_facts(analyzer),
+            ),
             parts=analyzer.phase_durations,
             took=tuple(analyzer.took),
             lines=self.lines,
@@ -276,6 +300,20 @@ class LogDiagnoser:
         """Yield that the ranks of its run talk over sockets, which is slow and no error."""
         if self._socket_line and self._socket_line >= analyzer.run_began:
             yield EngineFact(EngineFactName.NETWORK, "plain sockets, not RDMA")
+
+    def _find_late_facts(self, analyzer: LogAnalyzer) -> Iterator[EngineFact]:
+        """Yield what the last lines say of requests: that one was refused, or waits while none runs."""
+        found: dict[EngineFactName, EngineFact] = {}
+        stats = None
+        for line in self._list_lines_before(self.lines + 1) if analyzer.was_ready else ():
+            if stats is None or stats.running is None:
+                stats = analyzer.engine.parse_stats_line(prepare_raw_line(line.text.encode()))
+            for rule in _LATE_FACTS:
+                if rule.name not in found and (fact := rule.match_fact(line.text)) is not None:
+                    found[rule.name] = fact
+        if stats is not None and stats.running == 0 and stats.waiting:
+            yield EngineFact(EngineFactName.WAITING_REQUESTS, f"{stats.waiting:.0f}, and none runs")
+        yield from (fact for name, fact in found.items() if name not in analyzer.facts)
 
     def _describe_engine_line(self) -> tuple[int, str] | None:
         if self._engine_line is None:

@@ -328,7 +328,9 @@ def _with_named_flag(failure: Failure, text: str, plan: LaunchPlan | None) -> Fa
 
 def _format_summary(seen: EvidenceLine, failure: Failure) -> str:
     is_said = failure.summary.startswith("While serving")
-    return f"While serving: {failure.summary}" if seen.serving and not is_said else failure.summary
+    # uvicorn says that its start is complete before it binds the port
+    is_serving = seen.serving and failure.cause is not FailureCause.PORT_IN_USE
+    return f"While serving: {failure.summary}" if is_serving and not is_said else failure.summary
 
 
 def _suggest_edit(failure: Failure, plan: LaunchPlan | None) -> FieldChange | None:

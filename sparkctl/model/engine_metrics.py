@@ -246,6 +246,10 @@ class EngineFactName(StrEnum):
     DRAFT_TOP_K = "draft_top_k"  # how many branches each of them has
     DRAFT_ACCEPTANCE = "draft_acceptance"  # in the last line that a log has about it
     NETWORK = "network"  # what connects the ranks, where it is not RDMA
+    CHAT_TEMPLATE = "chat_template"  # what is wrong with it
+    PREFIX_CACHE = "prefix_cache"  # why it does not help
+    REFUSED_REQUEST = "refused_request"  # the last one, and why
+    WAITING_REQUESTS = "waiting_requests"  # at the end of a log, where none runs
 
 
 @dataclass(frozen=True, slots=True)

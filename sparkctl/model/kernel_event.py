@@ -17,6 +17,7 @@ class KernelEventKind(StrEnum):
     DRIVER_MEMORY = "driver-memory"
     PCIE = "pcie"
     NETWORK_CARD = "network-card"
+    FABRIC_LINK = "fabric-link"
     RDMA_MEMORY = "rdma-memory"
     THERMAL = "thermal"
     DISK = "disk"
@@ -30,7 +31,8 @@ class KernelEventKind(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelLine:
     """A line of the kernel's log. ``at``, ``last``: seconds since boot of the first and the last of ``count`` lines that
-    differ in figures alone. ``container``: of the process that it names.
+    differ in figures alone. ``container``: of the process that it names. ``devices``: the PCI devices that it names, each as
+    address, class and driver: ``0000:01:00.0 0x020000 mlx5_core``.
     """
 
     at: float
@@ -38,13 +40,15 @@ class KernelLine:
     last: float | None = None
     count: int | None = None
     container: str | None = None
+    devices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelReading:
     """The new lines that matter. ``source``: kmsg, journal or dmesg; None: it cannot be read, ``trouble`` says why.
 
-    ``oldest``: seconds since boot of the first line that was still there. ``skipped``: lines that were not looked at.
+    ``oldest``: seconds since boot of the first line that was still there. ``skipped``: lines of a flood, of
+    which the worst alone were kept.
     """
 
     source: str | None = None

@@ -56,6 +56,7 @@ else:
 
         def make_tables():
             body = {"__doc__": "-", "__module__": cls.__module__, "__annotations__": notes} | defaults
+            body |= {name: own[name] for name in ("__orig_bases__",) if name in own}  # of a generic class
             twin = type(cls)(cls.__name__, cls.__bases__, body)
             known = dataclasses.dataclass(twin, init=False, repr=False, eq=False, kw_only=kw_only)
             for name in _TABLES:

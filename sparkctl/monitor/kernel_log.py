@@ -19,6 +19,7 @@ from sparkctl.model.container import Container
 from sparkctl.model.finding import Severity
 from sparkctl.model.json_codec import from_json_data
 from sparkctl.model.kernel_event import BootEnd, KernelEvent, KernelEventKind, KernelLine, KernelLog, KernelReading
+from sparkctl.model.launch_plan import ContainerLabel
 from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.sample import Sample
 from sparkctl.model.text.sanitize import load_json, sanitize_line, truncate_text
@@ -63,6 +64,8 @@ def decode_kernel_line(line: KernelLine, to_unix: Callable[[float], float]) -> K
         if match is None:
             continue
         named = {name: value for name, value in match.groupdict().items() if value}
+        if rule.kind is KernelEventKind.PCIE and (what := _name_pci_device(named.get("device"), line.devices)):
+            named["device"] += f" ({what})"
         row: dict[str, Any] = {**rule.data, **(xids.get(named.get("xid", ""), {}) if rule.severity != "note" else {})}
         meaning = row["meaning"].format_map(_NamedParts(named))
         if "xid" in named and f"Xid {named['xid']}" not in meaning:
@@ -87,6 +90,28 @@ def decode_kernel_line(line: KernelLine, to_unix: Callable[[float], float]) -> K
             is_evidence=row.get("is_evidence", True),
         )
     return None
+
+
+# By the beginning of the class that a PCI device reports.
+_PCI_CLASSES = {
+    "0x0108": "the NVMe drive",
+    "0x02": "the network card",
+    "0x0280": "the Wi-Fi card",
+    "0x03": "the GPU",
+    "0x0604": "a PCIe port",
+    "0x0c03": "the USB controller",
+}
+
+
+def _name_pci_device(address: str | None, devices: Sequence[str]) -> str | None:
+    """Return what the node says of a PCI device, None if it says nothing that we know. ``devices``: as in `KernelLine`."""
+    words = next((one.split() for one in devices if address is not None and one.startswith(address)), [])
+    if len(words) < 2:
+        return None
+    if "mlx5_core" in words:
+        return "the ConnectX"
+    kinds = [kind for kind in _PCI_CLASSES if words[1].startswith(kind)]
+    return _PCI_CLASSES[max(kinds, key=len)] if kinds else None
 
 
 _ENDING_KINDS = (KernelEventKind.OOM_KILL, KernelEventKind.GPU_LOST)
@@ -200,6 +225,7 @@ class KernelHistory:
     def __init__(self) -> None:
         self.events: deque[KernelEvent] = deque(maxlen=_MAX_EVENTS)
         self.trouble: str | None = None
+        self.skipped = 0  # lines of floods
         self._boot: str | None = None
         self._news_from: float | None = None
         self._read_until = -1.0  # seconds since boot of the last line that was sent
@@ -211,11 +237,13 @@ class KernelHistory:
             self._boot, self._news_from, self._read_until = boot, None, -1.0
             self._counts.clear()
             self.events.clear()
+            self.skipped = 0
         if self._news_from is None:
             self._news_from = sample.uptime - _NEWS_SECONDS
         if sample.kernel is None:
             return ()
         self.trouble = sample.kernel.trouble
+        self.skipped += sample.kernel.skipped or 0
         began = sample.time - sample.uptime
         found = decode_kernel_lines(self._list_new_lines(sample.kernel.lines), lambda at: began + at)
         self.events += found
@@ -282,6 +310,8 @@ _RELATED_CAUSES = _OPEN_CAUSES | {
     FailureCause.DISK_FULL,
     FailureCause.JIT_FAILED,
 }
+# What a rank that has lost the others says, or does not say.
+_CUT_OFF_CAUSES = _OPEN_CAUSES - {FailureCause.KILLED}
 _REGISTRATION_PATTERN = re.compile(r"ibv_reg_mr\w*")
 _GPU_KINDS = (KernelEventKind.XID, KernelEventKind.GPU_LOST)
 _SILENT_CAUSES = (FailureCause.KILLED, FailureCause.EXITED)  # it ended without a word
@@ -319,7 +349,7 @@ def add_kernel_evidence(verdict: Verdict, log: KernelLog | None, container: Cont
         return _apply_oom_kill(verdict, kills, name)
     if faults:
         return _apply_gpu_fault(verdict, faults, name)
-    around = [one for one in late if _is_of_machine(one)]
+    around = [one for one in late if _is_of_machine(one) or _cuts_ranks(one, verdict, container)]
     if around:
         short = [one for one in around if _tells_of_short_memory(one)] if verdict.cause in _SILENT_CAUSES else []
         remedy = short[-1].remedy if short else verdict.remedy
@@ -361,6 +391,12 @@ def _is_of_machine(event: KernelEvent) -> bool:
     if event.kind in _GPU_KINDS or not event.is_evidence:
         return False  # of another container, or harmless for all
     return event.severity is not Severity.NOTE or event.kind is KernelEventKind.DRIVER_MEMORY
+
+
+def _cuts_ranks(event: KernelEvent, verdict: Verdict, container: Container) -> bool:
+    """Tell whether an event cut the parts of a model on several Sparks off from each other. A link also goes down in order."""
+    has_ranks = container.get_label(ContainerLabel.RANK) is not None
+    return has_ranks and event.kind is KernelEventKind.FABRIC_LINK and verdict.cause in _CUT_OFF_CAUSES
 
 
 def _apply_oom_kill(verdict: Verdict, kills: Sequence[KernelEvent], name: str) -> Verdict:

@@ -509,6 +509,13 @@ class Store:
         """Return what a node's kernel logged in this boot, as far as it matters. Raises KeyError."""
         return tuple(self._nodes[name].kernel.events)
 
+    def describe_kernel_gaps(self, name: NodeName) -> str | None:
+        """Return why its kernel's log is not known, or not all of it; None if it is. Raises KeyError."""
+        kernel = self._nodes[name].kernel
+        if kernel.trouble is not None:
+            return "not readable: ! names the missing right"
+        return f"of a flood of lines {kernel.skipped:,} were skipped" if kernel.skipped else None
+
     def get_launch_plan(self, name: NodeName, instance: str) -> LaunchPlan | None:
         """Return the plan of the last watched start, secrets included. Raises KeyError."""
         return self._nodes[name].plans.get(instance)

@@ -29,7 +29,7 @@ import threading
 import time
 import zlib
 
-from sparkctl.node.kernel_log import open_kernel_log
+from sparkctl.node.kernel_log import PCI_PLACE, open_kernel_log
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # importing typing would cost the node a megabyte
@@ -1351,6 +1351,7 @@ def main(words: list[str]) -> None:
     trim_memory()
     # before there is a thread: a fork only copies the calling one
     kernel_log = open_kernel_log(root)
+    kernel_log.pci_place = root + PCI_PLACE
     gpu = start_gpu_process(nvml) if nvml != b"" else None
     devices = start_reader_thread(DeviceReader(root, disks, psutil=not root).read)
     with contextlib.suppress(BrokenPipeError):  # nobody reads any more

@@ -113,7 +113,11 @@ def _sanitize_kernel_lines(sample: Sample | None) -> Sample | None:
     from sparkctl.node.kernel_log import MAX_LINE_CHARS, MAX_WAITING_LINES
 
     lines = tuple(
-        replace(line, text=truncate_text(sanitize_line(line.text), MAX_LINE_CHARS))
+        replace(
+            line,
+            text=truncate_text(sanitize_line(line.text), MAX_LINE_CHARS),
+            devices=tuple(truncate_text(sanitize_line(one), 80) for one in line.devices[:4]),
+        )
         for line in sample.kernel.lines[:MAX_WAITING_LINES]
     )
     trouble = sample.kernel.trouble and truncate_text(sanitize_line(sample.kernel.trouble), MAX_LINE_CHARS)

@@ -26,7 +26,9 @@ if TYPE_CHECKING:  # importing typing would cost the node a megabyte
     Json = dict[str, Any]
 
 KERNEL_LOG_PROTOCOL = 1
+PCI_PLACE = "/sys/bus/pci/devices"
 MAX_FIRST_RECORDS, MAX_RECORDS = 16384, 512  # of one reading: the first one is of all that the kernel still has
+MAX_FLOOD_RECORDS = 8192  # that are looked through after those: a record takes three microseconds
 MAX_WAITING_LINES = 64  # lines that matter and wait for the next message
 MAX_LINE_CHARS = 400
 READ_BYTES = 1 << 16
@@ -43,6 +45,8 @@ NEEDLES = (
     rb"|Internal error: |SError Interrupt|DPC: |NETDEV WATCHDOG|\[Hardware Error\]: event severity"
 )
 NEEDLE_PATTERN = re.compile(NEEDLES)
+# what is kept of a flood of other lines
+WORST_PATTERN = re.compile(rb"NVRM: |oom-kill:|Killed process|Kernel panic|Oops|[Rr]ead-only|controller is down")
 DRIVER_REFUSAL_PATTERN = re.compile(
     rb"NVRM: .{0,1000}(?:NV_ERR_NO_MEMORY|failed to allocate 0x[0-9a-f]+ bytes for IOVA)"
 )
@@ -52,6 +56,7 @@ DMESG_PATTERN = re.compile(rb"<\d{1,6}>\[ *(\d{1,12}\.\d{1,9})\] (.*)", re.DOTAL
 UNIX_PATTERN = re.compile(rb"(\d{1,12}\.\d{1,9}) (?:[^ :]{1,80} )??([^:]{1,80}): (.*)", re.DOTALL)
 CONTAINER_PATTERN = re.compile(rb"(?:^|[^0-9a-f])([0-9a-f]{64})(?![0-9a-f])")
 OOM_CGROUP_PATTERN = re.compile(rb"task_memcg=([^,]{1,400}),")
+PCI_PATTERN = re.compile(r"(?<![0-9a-f:])[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7](?!\d)")
 FIGURES_PATTERN = re.compile(r"0x[0-9a-fA-F]+|[0-9]+")  # in which lines with the same words differ
 PID_PATTERN = re.compile(rb"(?:pid=|Killed process )(\d{1,10})")
 # A boot that ended in order leaves such a line among its last ones.
@@ -93,7 +98,7 @@ class KmsgFile:
         self.left += piece
 
     def read_lines(self, most: int) -> list[tuple[float, bytes]]:
-        """Return at most so many new records, each with seconds since boot; skip what is older than the last ones."""
+        """Return at most so many new records, each with seconds since boot; of a flood after them the worst alone."""
         found: list[tuple[float, bytes]] = []
         while len(found) < most:
             with contextlib.suppress(OSError):
@@ -102,6 +107,13 @@ class KmsgFile:
             if not lines:
                 return found
             found += [parsed for parsed in map(self.parse_record, lines) if parsed is not None]
+        for _ in range(MAX_FLOOD_RECORDS):
+            with contextlib.suppress(OSError):
+                self.take(self.read_record())
+            *lines, self.left = self.left.split(b"\n")
+            if not lines:
+                return found
+            found += [parsed for parsed in map(self.parse_record, filter(WORST_PATTERN.search, lines)) if parsed]
         self.skip_to_end()
         return found
 
@@ -194,6 +206,7 @@ class KernelLogReader:
     def __init__(self, source: KmsgFile | LogPipe | None, trouble: str | None) -> None:
         self.source = source
         self.trouble = trouble
+        self.pci_place: str | None = None  # where the machine's PCI devices are described
         self.oldest: float | None = None
         self.skipped = 0
         self.waiting: list[Json] = []
@@ -241,6 +254,23 @@ class KernelLogReader:
         self.waiting.append(
             {"at": round(at, 6), "last": round(at, 6), "text": line, "container": container, "count": 1, "shape": shape}
         )
+        if self.pci_place is not None and (devices := self.list_pci_devices(line)):
+            self.waiting[-1]["devices"] = devices
+
+    def list_pci_devices(self, line: str) -> list[str]:
+        """Return what the PCI devices are that a line names: address, class in hex, and the name of the driver."""
+        found = []
+        for address in sorted(set(PCI_PATTERN.findall(line)))[:4]:
+            driver = ""
+            try:
+                with open(f"{self.pci_place}/{address}/class", encoding="ascii") as file:  # noqa: PTH123
+                    number = file.read(16).strip()
+                with contextlib.suppress(OSError):
+                    driver = os.path.basename(os.readlink(f"{self.pci_place}/{address}/driver"))  # noqa: PTH115, PTH119
+            except (OSError, ValueError):
+                continue
+            found.append(f"{address} {number} {driver}".strip())
+        return found
 
     def find_line_container(self, text: bytes, find_container: Callable[[int], str | None]) -> str | None:
         """Return the container of the process that a line is about."""
@@ -404,6 +434,7 @@ def main(words: list[str]) -> None:
     """Print what the log holds. ``--root PATH``: where the machine's files are."""
     root = words[words.index("--root") + 1].rstrip("/") if "--root" in words else ""
     reader = open_kernel_log(root, follows=False)
+    reader.pci_place = root + PCI_PLACE
     read_everything(reader)
     message: Json = {"kernel_log": KERNEL_LOG_PROTOCOL, "now": time.time(), "uptime": time.monotonic()}
     message["kernel"] = os.uname().release

@@ -17,9 +17,23 @@ from sparkctl.views.event_text import format_phase_name, format_step_name, forma
 
 SCHEMA = 1
 _FEW_ACCEPTED = 0.15  # of the drafts
-_SOCKET_REMEDY = (
-    "between two Sparks sockets are several times slower than RDMA: give the container /dev/infiniband (container.devices) and "
-    "container.ulimits: memlock: -1, and leave env.NCCL_IB_DISABLE, NCCL_NET and NCCL_IB_HCA to sparkctl; on one Spark nothing"
+_FACT_REMEDIES = {
+    EngineFactName.NETWORK: "between two Sparks sockets are several times slower than RDMA: give the container /dev/infiniband "
+    "(container.devices) and container.ulimits: memlock: -1, and leave env.NCCL_IB_DISABLE, NCCL_NET and NCCL_IB_HCA to sparkctl; "
+    "on one Spark nothing",
+    EngineFactName.CHAT_TEMPLATE: "take one that was made for this engine: mount the file and name it (chat-template, "
+    "llama.cpp: chat-template-file); without the model's own, tool calls are lost. A base model has none: take the instruct model",
+    EngineFactName.PREFIX_CACHE: "each turn of a long conversation reads all of it again: models with recurrent layers or sliding "
+    "windows do that in this version; a newer image may keep their state",
+    EngineFactName.WAITING_REQUESTS: "if it stays so, the request asks for more KV cache than there is, and is never admitted: lower "
+    "what it asks for or the context length, or give the cache more memory",
+}
+_NOT_FOUND_REMEDY = (
+    "a client asks for a model of another name, or for a path that this server does not have: `model` has to be the served name, "
+    "which GET /v1/models tells"
+)
+_REFUSED_REMEDY = (
+    "the server is in order: the request has to be another, or the model's chat template one that takes it"
 )
 _LABEL_COLUMNS = 10  # width of the label column
 _MIN_PART_SECONDS = 0.05  # seconds; shorter parts are not listed
@@ -70,8 +84,10 @@ def _suggest_for_fact(fact: EngineFact) -> str | None:
         from sparkctl.monitor.findings.node_detectors import suggest_for_slow_path
 
         return suggest_for_slow_path(fact)
-    if fact.name is EngineFactName.NETWORK:
-        return _SOCKET_REMEDY
+    if fact.name is EngineFactName.REFUSED_REQUEST:
+        return _NOT_FOUND_REMEDY if fact.value.endswith(": 404") else _REFUSED_REMEDY
+    if fact.name in _FACT_REMEDIES:
+        return _FACT_REMEDIES[fact.name]
     if fact.name is EngineFactName.DRAFT_ACCEPTANCE and fact.share is not None and fact.share <= _FEW_ACCEPTED:
         from sparkctl.monitor.findings.engine_detectors import REJECTED_DRAFTS_REMEDY
 

@@ -11,7 +11,7 @@ from sparkctl.model.instance import InstanceView
 from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.sample import CpuCluster, NodeProcess, Sample
 from sparkctl.model.text.sanitize import sanitize_line
-from sparkctl.model.text.units import GIB, format_capacity
+from sparkctl.model.text.units import GIB, format_ago, format_capacity, format_time_of_day
 from sparkctl.monitor.kernel_log import is_worth_a_line
 from sparkctl.monitor.sample_series import SeriesName
 from sparkctl.views.meter_view import CLOCK_LIMIT_REASONS, UNKNOWN
@@ -28,6 +28,7 @@ from sparkctl.views.overview.tile_rows import (
     build_cpu_chart,
     build_gpu_charts,
     build_heat_chart,
+    build_kernel_marks,
     build_machine_row,
     build_memory_bar,
     build_memory_chart,
@@ -64,6 +65,7 @@ _MIN_CHART_LINES, _GOOD_CHART_LINES = 3, 6
 _CORE_LEVELS = "▁▂▃▄▅▆▇█"
 _NAME_COLUMNS = 16
 _MAX_KERNEL_EVENTS = 3
+_TODAY_SECONDS = 20 * 3600.0  # within a day the time of day is enough
 _CORE_CELL_COLUMNS = 22  # at least, of a core with its bar
 
 
@@ -151,6 +153,8 @@ def render_node(scene: NodeScreenModel, columns: int, lines: int) -> ScrollPage:
         if sum(len(part.rows) for part in whole) <= high - 2:
             figures = whole
         curves = _build_machine_charts(seen, side)
+        if curves and curves[0].slot == "memory" and (marks := build_kernel_marks(seen, side)) is not None:
+            curves.insert(1, marks)
         if not curves:
             high = min(high, sum(len(part.rows) for part in figures) + 2)
         shown = _fill_with_charts(figures, _build_further_charts(seen, space, side), high - 2)
@@ -228,8 +232,15 @@ def _build_machine_blocks(seen: NodeTileModel, space: DrawArea, *, has_core_rows
     shown = [one for one in seen.kernel if is_worth_a_line(one)][-_MAX_KERNEL_EVENTS:]
     for at, one in enumerate(shown):
         label = make_label("kernel" if not at else "")
-        row = make_row(label, sanitize_span(one.meaning, get_severity_style(one.severity)))
+        is_today = sample.time - one.last < _TODAY_SECONDS
+        when = format_time_of_day(one.last, has_seconds=True) if is_today else format_ago(one.last, sample.time)
+        row = make_row(
+            label, Span(f"{when} ", TextStyle.LABEL), sanitize_span(one.meaning, get_severity_style(one.severity))
+        )
         blocks.append(_make_block(2, truncate_row(row, space.columns)))
+    if seen.kernel_gaps is not None:
+        row = make_row(make_label("" if shown else "kernel"), sanitize_span(seen.kernel_gaps, TextStyle.STALE))
+        blocks.append(_make_block(3, truncate_row(row, space.columns)))
     return blocks
 
 

@@ -197,9 +197,10 @@ KERNEL_FAILURES = (
         needle="ssertion error ",
     ),
     failure_rule(
-        r"(?:nvrtc|nvcc|NVRTC)\b.{0,60}\binvalid value for --gpu-architecture|nvcc fatal {1,4}: {1,4}Unsupported gpu architecture",
+        r"(?:nvrtc|nvcc|NVRTC)\b.{0,60}\binvalid value for --gpu-architecture|nvcc fatal {0,4}: {0,4}Unsupported gpu architecture"
+        r"(?: '(?P<gpu>\w{1,40})')?",
         FailureCause.KERNEL_UNSUPPORTED,
-        "The image's CUDA compiler is older than this GPU and does not know it (a GB10 is sm_121).",
+        "The image's CUDA compiler is older than this GPU and does not know it[: {gpu}] (a GB10 is sm_121).",
         "Take an image of CUDA 13 (12.9 at least).",
         needle=("invalid value for --gpu-architecture", "Unsupported gpu architecture"),
         on="image",
@@ -854,6 +855,7 @@ IMAGE_FAILURES = (
         rf"|requires \"[\w.-]{{1,40}}\" to be installed"
         rf"|[Yy]ou need to install [\w.-]{{1,40}}|\b[\w+-]{{2,40}} not installed on your system|Could not load libtorchcodec"
         rf"|packages? that were not found in your environment: [\w., -]{{1,120}}|\b[\w-]{{2,40}} package not found\b"
+        rf"|requires the [\w .-]{{1,60}} library but it was not found in your environment"
         r"|hasn't been generated yet, you must run `[^`]{1,80}`"
         r"|seems to be not installed|requires? [\w.-]{1,40}: (?:`?pip install )[\w.-]{1,40}|[Rr]un `pip install [^`]{1,80}`"
         r"|No package metadata was found for \S{1,60}|is required for a normal functioning of this module.{0,100}"
@@ -1192,16 +1194,6 @@ _ARGPARSE_ERROR = r"^[\w./ -]{1,80}: error: "
 
 ARGUMENT_FAILURES = (
     failure_rule(
-        r"^Error: No such option:? '?--?(?P<flag>[\w.-]+)",
-        FailureCause.UNKNOWN_FLAG,
-        "The program has no flag --{flag}.",
-        "Correct or remove args.{flag}: this image does not know it.",
-        needle="No such option",
-        on="args.{flag}",
-        fatal=True,
-        change=ChangeDirection.REMOVE,
-    ),
-    failure_rule(
         _ARGPARSE_ERROR + r"(?P<what>ambiguous option: --?(?P<flag>[\w.-]++)\S*+ could match (?P<could>.*))",
         FailureCause.UNKNOWN_FLAG,
         "The engine has several flags that begin with --{flag}: {could}",
@@ -1450,7 +1442,7 @@ CRASH_FAILURES = (
         rf"|{EXCEPTION_PREFIX}.*does not support (?P<kind>[\w-]{{1,40}}) quantization",
         FailureCause.BAD_VALUE,
         "The quantization is refused[: there is no {name}][: the model's own is {its}][: this model does not support {kind}].",
-        "Remove args.quantization: the engine reads it from the model.",
+        "Remove args.quantization: the engine reads it from the model. If it is not set, the checkpoint itself says it: take a newer image.",
         needle="uantization",
         on="args.quantization",
         change=ChangeDirection.REMOVE,
@@ -1460,11 +1452,12 @@ CRASH_FAILURES = (
         rf"{EXCEPTION_PREFIX}(?P<said>.*(?:FlashInfer|FlashAttention|Triton) backend .*not.*)|"
         rf"{EXCEPTION_PREFIX}(?P<build>.*[Ff]lash[ _-]?(?:[Aa]ttention|attn)\b.{{0,60}}(?:does not|doesn't|only) supports?\b.*)|"
         rf"{EXCEPTION_PREFIX}(?P<kind>.*\b\w{{0,40}}Attention\w{{0,40}}Backend\b.{{0,60}} (?:does not|doesn't|cannot|only) .*)|"
-        rf"{EXCEPTION_PREFIX}(?P<only>.*[Aa]ttention.* only (?:supported|available|implemented) .{{0,60}}backend.*)",
+        rf"{EXCEPTION_PREFIX}(?P<only>.*[Aa]ttention.* only (?:supported|available|implemented) .{{0,60}}backend.*)|"
+        rf"{EXCEPTION_PREFIX}(?P<torch>No available kernel\. Aborting execution\.)",  # of scaled_dot_product_attention
         FailureCause.ATTENTION_BACKEND,
-        "The attention backend does not do what this model needs[: {what}][: {said}][: {build}][: {kind}][: {only}].",
+        "The attention backend does not do what this model needs[: {what}][: {said}][: {build}][: {kind}][: {only}][: {torch}].",
         "Set args.attention-backend to another one, or leave it out: the engine then chooses.",
-        needle=("ackend", "lash"),
+        needle=("ackend", "lash", "No available kernel"),
         on="args.attention-backend",
         weight=FailureWeight.LIKELY,
     ),
@@ -1560,11 +1553,11 @@ CRASH_FAILURES = (
         weight=FailureWeight.LIKELY,
     ),
     failure_rule(
-        r"^error: (?:unexpected argument '-{0,2}|unknown (?:argument|option):? '?--?)(?P<flag>\w[\w.-]*)",
+        r"^(?:error: (?:unexpected argument '-{0,2}|unknown (?:argument|option):? '?--?)|Error: No such option:? '?--?)(?P<flag>\w[\w.-]*)",
         FailureCause.UNKNOWN_FLAG,
         "The program has no flag {flag}.",
         "Correct or remove args.{flag}: this image does not know it.",
-        needle=("error: unexpected argument '", "error: unknown "),
+        needle=("error: unexpected argument '", "error: unknown ", "Error: No such option"),
         on="args.{flag}",
         change=ChangeDirection.REMOVE,
     ),

@@ -91,9 +91,15 @@ def cuda_memory_rules(
         # PyTorch's other allocator (cudaMallocAsync), as ComfyUI has it, and CuPy's.
         build_cuda_rule(
             rf"^(?:torch|cupy|c10)[\w.:]{{0,40}}OutOfMemoryError: |{says}.{{0,60}}Allocation on device ?\d{{0,2}}(?: would exceed|\s*$)"
-            rf"|{says}Out of memory allocating (?P<size>[\d,]+ bytes)",
+            rf"|{says}Out of memory allocating (?P<size>[\d,]+ bytes)|{says}(?:CUDA|HIP) out of memory\.?\s*$",
             f"{CUDA_OUT_OF_MEMORY_TEXT[:-1]}[: it tried to allocate {{size}}].",
-            ("OutOfMemoryError: ", "Allocation on device", "Out of memory allocating "),
+            (
+                "OutOfMemoryError: ",
+                "Allocation on device",
+                "Out of memory allocating ",
+                "CUDA out of memory",
+                "HIP out of memory",
+            ),
             fatal=False,
         ),
         failure_rule(
@@ -151,9 +157,9 @@ HOST_MEMORY_FAILURES = (
         weight=FailureWeight.EXCEPTION,
     ),
     failure_rule(
-        rf"{SHELL_PREFIX}Killed(?: {{2,}}\S.*)?$",
+        rf"{SHELL_PREFIX}Killed(?: {{2,}}\S.*)?$|{EXCEPTION_PREFIX}DataLoader worker \(pid \d{{1,9}}\) is killed by signal: Killed",
         FailureCause.KILLED,
-        "It was killed (SIGKILL), as the shell reports.",
+        "It was killed (SIGKILL), as the shell or its parent reports.",
         "Most likely the machine ran out of memory: dmesg -T | grep -i oom on the node shows it. Let the model use less memory, or "
         "stop what else holds memory there.",
         needle="Killed",

@@ -126,12 +126,12 @@ _CORRUPT_FAILURES = (
         on=_MODEL_PATH_FIELD,
     ),
     failure_rule(
-        rf"{EXCEPTION_PREFIX}.*(?:FileNotFoundError: )?\[Errno 2\] No such file or directory: '(?P<path>[^']*\.(?:json|safetensors|gguf"
-        r"|bin|model|txt|jinja|engine|plan|onnx|pth?|ckpt))'",
+        rf"{EXCEPTION_PREFIX}.*No such file or directory: ['\"]?(?P<path>[^'\"]*\.(?:json|safetensors|gguf|bin|model|txt|jinja|engine|plan|onnx"
+        r"|pth?|ckpt))(?=['\"]|\s*$)",
         FailureCause.MODEL_FILES,
         "{path} is not there.",
         "Finish the download, or correct the path or its mount.",
-        needle="[Errno 2]",
+        needle="No such file or directory: ",
         on=_MODEL_PATH_FIELD,
     ),
     failure_rule(
@@ -348,7 +348,7 @@ _UNREADABLE_FAILURES = (
         rf"{EXCEPTION_PREFIX}.{{0,120}}?(?P<what>(?:[Ff]ailed to|[Uu]nable to|[Cc]ould not|[Cc]annot) (?:parse|read|open|load|find) (?:the )?"
         rf"(?:[`'\"]?{_CONFIG_FILES}|(?:model )?config(?:uration)? file)\b.{{0,120}}"
         rf"|[`'\"]?{_CONFIG_FILES}[`'\"]? (?:was )?(?:not found|is missing|does not (?:contain|exist))\b.{{0,80}}|no weight map in \S{{1,200}}"
-        r"|missing field `\w{1,60}` at line \d{1,9} column \d{1,9})",
+        r"|missing field `\w{1,60}`(?: at|\",) line:? \d{1,9},? column:? \d{1,9})",
         FailureCause.MODEL_FILES,
         "A file beside the weights is missing or not what it should be: {what}",
         "Look whether the download is complete (ls -l the model's directory on the node) and made for this program; correct model.path.",

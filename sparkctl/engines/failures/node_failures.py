@@ -25,11 +25,11 @@ _CUDA_FAILURES = (
         on="image",
     ),
     failure_rule(
-        r"ptxas fatal\s*: Value '(?P<arch>sm_\w+)' is not defined|nvcc fatal\s*: Unsupported gpu architecture '(?P<gpu>\w+)'",
+        r"ptxas fatal\s*: Value '(?P<arch>sm_\w+)' is not defined",
         FailureCause.KERNEL_UNSUPPORTED,
-        "The image's CUDA tools do not know [{arch}][{gpu}], which is the GB10.",
+        "The image's CUDA tools do not know {arch}, which is the GB10.",
         "Set env.TRITON_PTXAS_PATH: /usr/local/cuda/bin/ptxas, or take a newer image.",
-        needle=("ptxas fatal", "nvcc fatal"),
+        needle="ptxas fatal",
         on="env.TRITON_PTXAS_PATH",
         to="/usr/local/cuda/bin/ptxas",
     ),
@@ -104,7 +104,7 @@ _FILE_SYSTEM_FAILURES = (
         r"|don't have enough free space in (?P<where>\S{1,200})",
         FailureCause.DISK_FULL,
         "A disk is full on the node, or the container's shared memory is[ ({where})].",
-        "Free space (df -h on the node, docker system df); if /dev/shm is meant, raise container.shm_size.",
+        "Free space (df -h on the node, docker system df; docker builder prune); if /dev/shm is meant, raise container.shm_size.",
         needle=(
             "Disk quota exceeded",
             "o space left on device",

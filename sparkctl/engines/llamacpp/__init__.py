@@ -95,6 +95,9 @@ _FACT_PATTERNS: dict[str, tuple[tuple[EngineFactName, re.Pattern[str]], ...]] = 
     "llama_context: n_ctx_": ((EngineFactName.CONTEXT_LENGTH, re.compile(r"n_ctx_(?:per_)?seq += (\d+)$")),),
     "llama_context: n_seq_max": ((EngineFactName.MAX_CONCURRENCY, re.compile(r"= (\d+)")),),
     "llama_kv_cache": ((EngineFactName.KV_CACHE_DTYPE, re.compile(r", K \((\w+)\): ")),),
+    "common_chat_templates_init: failed": (
+        (EngineFactName.CHAT_TEMPLATE, re.compile(r"failed to parse chat template \((defaulting to [\w-]+)\)")),
+    ),
     "spec common_": ((EngineFactName.SPECULATIVE_METHOD, re.compile(r"adding speculative implementation '([^']+)'")),),
     "common_speculative_init": (
         (EngineFactName.SPECULATIVE_METHOD, re.compile(r"adding speculative implementation '([^']+)'")),

@@ -53,6 +53,12 @@ FACTS = (
     fact_rule(_ENGINE_INIT_START, r" max_seq_len=(?P<it>\d+)", EngineFactName.CONTEXT_LENGTH),
     fact_rule(_ENGINE_INIT_START, r"SpeculativeConfig\(method='(?P<it>\w+)'", EngineFactName.SPECULATIVE_METHOD),
     fact_rule(_ENGINE_INIT_START, r"SpeculativeConfig\([^)]*num_spec_tokens=(?P<it>\d+)", EngineFactName.DRAFT_TOKENS),
+    fact_rule(
+        "Hybrid or mamba-based model detected without support for prefix caching: disabl",
+        "",
+        EngineFactName.PREFIX_CACHE,
+        "turned off by the engine for this model",
+    ),
     fact_rule("Resolved architecture: ", r": (?P<it>\w+)", EngineFactName.ARCHITECTURE),
     fact_rule("Using max model len ", r"len (?P<it>\d+)", EngineFactName.CONTEXT_LENGTH),
     fact_rule(

@@ -421,6 +421,7 @@ class PageCacheDetector:
 
 _HOUR = 3600.0
 _FRESH_BOOT_SECONDS = 24 * _HOUR  # after that an unclean end is old news
+_FOLLOWING_KINDS = (KernelEventKind.HUNG_TASK, KernelEventKind.KERNEL_FAULT)
 _BEFORE_END_SECONDS = 600.0  # an event so long before the end may have caused it
 
 
@@ -490,7 +491,12 @@ def list_unclean_boot(node: NodeName, end: BootEnd | None, uptime: float) -> lis
     if end is None or end.is_clean is not False:
         return []
     late = [one for one in end.events if end.ended is None or end.ended - one.last <= _BEFORE_END_SECONDS]
-    before = [one for one in late if one.severity is not Severity.NOTE] or late
+    late = [one for one in late if one.severity is not Severity.NOTE or one.kind is KernelEventKind.DRIVER_MEMORY]
+    # what hangs, and crashes, mostly follows from something else
+    before = [one for one in late if one.kind not in _FOLLOWING_KINDS] or late
+    remedy = before[-1].remedy if before else ""
+    if remedy and before[-1].hours is None:
+        remedy = f"it was restarted since; if it happens again: {remedy}"
     when = "" if end.ended is None else f" at {format_date_time(end.ended, has_seconds=True)}"
     cause = f"; before that {before[-1].meaning}" if before else "; the kernel's log does not say why"
     last = before[-1].text if before else end.last[-1] if end.last else None
@@ -500,7 +506,7 @@ def list_unclean_boot(node: NodeName, end: BootEnd | None, uptime: float) -> lis
             Severity.WARNING if uptime <= _FRESH_BOOT_SECONDS else Severity.NOTE,
             node,
             f"the previous boot ended without a shutdown{when}{cause}",
-            remedy=(before[-1].remedy if before else "")
+            remedy=remedy
             or "a power cut, heat, or a freeze when memory ran out can cause it: check the temperatures (sparkctl top), and leave more memory free",
             evidence=() if last is None else (FindingEvidence("last line", last, None, "journal"),),
             since=end.ended,

@@ -103,6 +103,7 @@ class NodeTileModel:
     most_power: float | None = None
     start_key: str | None = None  # the key that starts a profile; None if none can be started here
     kernel: tuple[KernelEvent, ...] = ()  # what its kernel logged in this boot
+    kernel_gaps: str | None = None  # what of that is not known
     offers: tuple[StartOffer, ...] = ()  # what could be started while nothing runs
     since: float | None = None
 
@@ -185,6 +186,7 @@ def build_tile_model(
         ready={one: since for one in ours if (since := store.get_ready_since(name, one)) is not None},
         start_key=start_key,
         kernel=store.get_kernel_events(name),
+        kernel_gaps=store.describe_kernel_gaps(name),
         offers=offers,
     )
 

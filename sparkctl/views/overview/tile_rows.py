@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
 from sparkctl import engines
@@ -17,6 +17,7 @@ from sparkctl.logs.line_marker import LogLevel, parse_level_header
 from sparkctl.model.engine_metrics import EngineActivity, EngineFactName
 from sparkctl.model.finding import FindingKind, Severity
 from sparkctl.model.instance import InstanceView
+from sparkctl.model.kernel_event import KernelEvent
 from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.reference import FigureRange
 from sparkctl.model.sample import DiskSpace, Gpu, MemoryBar
@@ -829,24 +830,48 @@ def build_kernel_marks(seen: NodeTileModel, space: DrawArea) -> RowBlock | None:
     shown = [one for one in seen.kernel if 0.0 <= now - one.last <= seconds and is_worth_a_line(one)]
     if not shown:
         return None
-    wide = space.chart_columns
-    places = {min(wide - 1, int(wide * (1 - (now - one.last) / seconds))) for one in shown}
-    marks = "".join(_KERNEL_MARK if at in places else " " for at in range(wide))
-    last = shown[-1]
-    tone = TextStyle.BAD if last.severity is Severity.PROBLEM else TextStyle.ATTENTION
+    name, last = make_label("kernel"), shown[-1]
+    short = (LABEL_COLUMNS, space.bar_columns - _BOUNDS_UNIT_COLUMNS)  # a curve in one row has its span before it
+    marks = {first: _place_marks(shown, now, seconds, wide) for first, wide in (short, (0, space.chart_columns))}
+    low = _draw_marks(marks[LABEL_COLUMNS])
     if any(last.meaning in found.summary for found in seen.view.findings):  # which says what it was
-        name = make_label("kernel")
+        places, tall = marks[0], _draw_marks(marks[0])
         if min(places) >= LABEL_COLUMNS:
-            row = make_row(name, Span(marks[LABEL_COLUMNS:], tone))
-        elif max(places) < wide - LABEL_COLUMNS:
-            row = make_row(Span(marks[: wide - LABEL_COLUMNS + 1], tone), Span("kernel", TextStyle.LABEL))
-        else:
-            row = make_row(Span(marks, tone))
-        return make_block(6, row)  # it goes before the curve above it
+            tall = make_row(name, *_skip_columns(tall, LABEL_COLUMNS))
+        elif max(places) < space.chart_columns - LABEL_COLUMNS:
+            tall = make_row(
+                *tall, " " * (space.chart_columns - LABEL_COLUMNS - max(places)), Span("kernel", TextStyle.LABEL)
+            )
+        # it goes before the curve above it
+        return RowBlock(spare=6, rows=(make_row(name, *low),), slot="memory", below=(tall,))
     legend = make_row(
-        make_label("kernel"), Span(f"{_KERNEL_MARK} ", tone), sanitize_span(last.meaning, TextStyle.VALUE)
+        name, Span(f"{_KERNEL_MARK} ", _get_mark_style(last)), sanitize_span(last.meaning, TextStyle.VALUE)
     )
-    return make_block(4, make_row(Span(marks, tone)), truncate_row(legend, space.columns))
+    said = truncate_row(legend, space.columns)
+    return RowBlock(
+        spare=4, rows=(make_row(make_label(""), *low), said), slot="memory", below=(_draw_marks(marks[0]), said)
+    )
+
+
+def _place_marks(events: Sequence[KernelEvent], now: float, seconds: float, columns: int) -> dict[int, TextStyle]:
+    """Return the column of each event in a curve of the last ``seconds``, with the style of the worst that is there."""
+    places: dict[int, TextStyle] = {}
+    for one in events:
+        at = min(columns - 1, int(columns * (1 - (now - one.last) / seconds)))
+        if places.get(at) is not TextStyle.BAD:
+            places[at] = _get_mark_style(one)
+    return dict(sorted(places.items()))
+
+
+def _get_mark_style(event: KernelEvent) -> TextStyle:
+    return TextStyle.BAD if event.severity is Severity.PROBLEM else TextStyle.ATTENTION
+
+
+def _draw_marks(places: Mapping[int, TextStyle]) -> TextRow:
+    spans: list[Span] = []
+    for before, at in zip((-1, *places), places, strict=False):
+        spans += [Span(" " * (at - before - 1), TextStyle.LABEL), Span(_KERNEL_MARK, places[at])]
+    return make_row(*spans)
 
 
 def render_log_text(line: str) -> Span:

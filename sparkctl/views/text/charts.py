@@ -359,13 +359,14 @@ BLANK_DROP_PRIORITY = 9  # priority of an empty row; it is dropped first
 class RowBlock:
     """Rows that stay together. Blocks with a higher ``spare`` are left out first. For a chart, ``grow`` renders it in
     more rows, up to ``tallest``, if there is room. ``slot`` identifies the chart, so that charts of several Sparks
-    get the same height."""
+    get the same height. ``below``: in place of ``rows`` where the chart of ``slot`` above them is taller than one row."""
 
     spare: int
     rows: tuple[TextRow, ...]
     grow: Callable[[int], tuple[TextRow, ...]] | None = None
     slot: str = ""
     tallest: int = 1
+    below: tuple[TextRow, ...] = ()
 
 
 def make_block(spare: int, *rows: TextRow) -> RowBlock:
@@ -431,7 +432,7 @@ def expand_charts(parts: Sequence[RowBlock], room: int) -> list[RowBlock]:
     """Return the parts of one tile with its charts as tall as there is room for."""
     spare = room - sum(len(part.rows) for part in parts if part.grow is None)
     heights = distribute_chart_rows([(part.slot, part.tallest) for part in parts if part.grow is not None], spare)
-    return [part if part.grow is None else make_block(part.spare, *_render_block(part, heights)) for part in parts]
+    return [make_block(part.spare, *_render_block(part, heights)) for part in parts]
 
 
 def drop_least_important(parts: Sequence[RowBlock], room: int) -> list[TextRow]:
@@ -475,9 +476,9 @@ def _count_block_rows(part: RowBlock, heights: dict[str, int]) -> int:
 
 
 def _render_block(part: RowBlock, heights: dict[str, int]) -> tuple[TextRow, ...]:
-    if part.grow is None:
-        return part.rows
     height = heights.get(part.slot, 0)
+    if part.grow is None:
+        return part.below if part.below and height > 1 else part.rows
     return part.grow(height) if height else ()
 
 

@@ -323,7 +323,7 @@ LINT_RULES: dict[LintRule, tuple[str, str]] = {
         _WARNING,
         "`command` is a shell with a script: no engine reads the flags of `args` behind it",
     ),
-    LintRule.MISSING_FLAG: (_ERROR, "another flag must be set too (can be a warning)"),
+    LintRule.MISSING_FLAG: (_ERROR, "another flag must be set too (can be a warning or an info)"),
     LintRule.BAD_COMBINATION: (_ERROR, "two settings do not go together (can be a warning)"),
     LintRule.KNOWN_TRAP: (_WARNING, "a setting that is known to fail on this version"),
     LintRule.FAMILY_MISMATCH: (_WARNING, "the draft model is of another family than the model"),

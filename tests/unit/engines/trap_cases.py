@@ -81,6 +81,18 @@ LOG_CASES = (
     ("quantization-fp4", "vllm serve: error: argument --quantization/-q: invalid choice: 'fp4' (choose from awq, fp8, mxfp4)", "bad-value"),
     ("hf-transfer", RAISED + "ValueError: Fast download using 'hf_transfer' is enabled (HF_HUB_ENABLE_HF_TRANSFER=1) but 'hf_transfer' package is not available in your environment.", "broken-image"),
     ("mtp-crash-serving", VLLM_STARTS + RAISED + "KeyError: 'draft_token_ids of request 17'", "engine-bug"),
+    ("cmake-cuda", "-- The CXX compiler identification is GNU 13.3.0\nCMake Error at ggml/src/ggml-cuda/CMakeLists.txt:190 (message):\n  CUDA Toolkit not found\n\n-- Configuring incomplete, errors occurred!", "jit-failed"),
+    ("nvcc-too-old", "nvcc fatal   : Unsupported gpu architecture 'compute_121'", "kernel-unsupported"),
+    ("sparse-mla", VLLM_STARTS + RAISED + "TypeError: trtllm_batch_decode_sparse_mla_dsv4() got an unexpected keyword argument 'swa_topk_lens'", "kernel-unsupported"),
+    ("trtllm-moe-class", "[TRT-LLM] [I] Starting\n" + RAISED + "NotImplementedError: TRTLLMGenFusedMoE does not support SM121", "kernel-unsupported"),
+    ("long-context-trtllm", "[TRT-LLM] [I] Starting\n" + RAISED + "ValueError: max_seq_len (1048576) is larger than 262144. To allow it, set TLLM_ALLOW_LONG_MAX_MODEL_LEN=1", "bad-value"),
+    ("broken-json", "vllm serve: error: argument --speculative-config/-sc: Value {\"method\":\"mtp\",} cannot be converted to <function loads at 0x7f>.", "bad-value"),
+    ("mpi-single-host", "[TRT-LLM] [I] Starting\nA process or daemon was unable to complete a TCP connection\nto another process:", "worker-lost"),
+    ("no-route", RAISED + "RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/device.cc:83] connect: Network is unreachable", "worker-lost"),
+    ("address-gone", "#9 0.512 curl: (22) The requested URL returned error: 404\n#9 ERROR: process did not complete successfully: exit code: 2", "broken-image"),
+    ("ollama-not-running", "Error: could not connect to ollama app, is it running?", "worker-lost"),
+    ("ollama-model-missing", 'Error: model "qwen9:7b" not found, try pulling it first', "model-not-found"),
+    ("session-ended", VLLM_STARTS + "/home/a/serve.sh: line 4: 18121 Hangup                  vllm serve /m", "stopped-by-others"),
     ("draft-budget", VLLM_STARTS + RAISED + "ValueError: max_num_scheduled_tokens is set to -1792", "bad-value"),
 )  # fmt: skip
 
@@ -146,6 +158,7 @@ PROFILE_CASES = (
     ("open-port", "trtllm", "nvcr.io/nvidia/tensorrt-llm/release:1.3.0", "/m", ""),
     ("jit-caches-vllm", "vllm", "x/vllm:0.19.1", "/m", ""),
     ("jit-caches-sglang", "sglang", "x/sglang:0.5.12", "/m", ""),
+    ("flashinfer-cache", "vllm", "x/vllm:0.32.0", "nvidia/Qwen3.6-27B-NVFP4", "mounts: [~/.cache/vllm:/root/.cache/vllm]"),
     ("ready-timeout-expected", "vllm", "x/vllm:0.19.1", "/m", "env: {VLLM_ENGINE_READY_TIMEOUT_S: 300}"),
     ("ready-timeout-usual", "vllm", "x/vllm:0.19.1", "/m", "env: {VLLM_ENGINE_READY_TIMEOUT_S: 700}\nstart: {expected: 13m}"),
     ("local-host", "vllm", "x/vllm:0.19.1", "/m", "args: {host: 127.0.0.1}\ncontainer: {options: {publish: 8000:8000}}"),
@@ -194,11 +207,29 @@ PROFILE_CASES = (
     ("torch-compile-sglang", "sglang", "x/sglang:0.5.12", "/m", "args: {enable-torch-compile: true}"),
     ("mtp-graphs-qwen35", "vllm", "x/vllm:0.19.1", "/models/Qwen3.5-35B-A3B", "args: {speculative-config: {method: mtp, num_speculative_tokens: 1}}"),
     ("deep-mtp", "vllm", "x/vllm:0.32.0", "/m", "args: {speculative-config: {method: mtp, num_speculative_tokens: 7}}"),
+    ("forced-cache-blocks", "vllm", "x/vllm:0.32.0", "/m", "args: {num-gpu-blocks-override: 20000}"),
+    ("no-reasoning-parser", "vllm", "x/vllm:0.32.0", "poolside/Laguna-S-2.1-NVFP4", ""),
+    ("no-reasoning-parser", "sglang", "x/sglang:0.5.12", "Qwen/Qwen3.6-27B-FP8", ""),
+    ("thinking-off-stream", "vllm", "x/vllm:0.20.2", "/m", "args: {reasoning-parser: qwen3}"),
+    ("own-sampling", "llamacpp", "x/llama:b1", "/gpt-oss-120b.gguf", ""),
+    ("reasoning-budget-off", "llamacpp", "x/llama:b1", "/m.gguf", "args: {reasoning-budget: 0}"),
+    ("scaled-context", "vllm", "x/vllm:0.32.0", "/m", "args: {hf-overrides: {rope_parameters: {rope_type: yarn, factor: 4.0}}}"),
+    ("scaled-context", "llamacpp", "x/llama:b1", "/m.gguf", "args: {rope-scaling: yarn}"),
+    ("long-context-trtllm", "trtllm", "x/release:1.3.0", "/m", "env: {TLLM_ALLOW_LONG_MAX_MODEL_LEN: 1}"),
+    ("ragged-verify", "sglang", "x/sglang:0.5.16", "/m", "env: {SGLANG_RAGGED_VERIFY_MODE: compact}"),
     ("nvfp4-mtp-layers", "vllm", "x/vllm:0.32.0", "unsloth/Qwen3.6-27B-NVFP4", "args: {speculative-config: {method: mtp, num_speculative_tokens: 1}}"),
 )  # fmt: skip
 
 # Fields that look like a trap and are none: the trap that is not named.
 CALM_PROFILES = (
+    ("flashinfer-cache", "vllm", "x/vllm:0.32.0", "nvidia/Qwen3.6-27B-NVFP4", "mounts: [~/.cache:/root/.cache]"),
+    ("ready-timeout-expected", "vllm", "x/vllm:0.19.1", "/m", "env: {VLLM_ENGINE_READY_TIMEOUT_S: 300}\nstart: {expected: 13m}"),
+    ("no-reasoning-parser", "vllm", "x/vllm:0.32.0", "Qwen/Qwen3-Next-80B-A3B-Instruct-FP8", ""),
+    ("no-reasoning-parser", "vllm", "x/vllm:0.32.0", "Qwen/Qwen3.6-27B", "args: {reasoning-parser: qwen3}"),
+    ("thinking-off-stream", "vllm", "x/vllm:0.21.0", "/m", "args: {reasoning-parser: qwen3}"),
+    ("own-sampling", "llamacpp", "x/llama:b1", "/gpt-oss-120b.gguf", "args: {temp: 1.0}"),
+    ("own-sampling", "llamacpp", "x/llama:b1", "/gpt-oss-120b.gguf", "args: {embeddings: true}"),
+    ("scaled-context", "vllm", "x/vllm:0.32.0", "/m", "args: {hf-overrides: {architectures: [X]}}"),
     ("template-file", "vllm", "x/vllm:0.32.0", "/m", "args: {chat-template: unsloth.jinja}\nmounts: [~/sparkctl/unsloth.jinja:/vllm-workspace/unsloth.jinja]"),
     ("template-file", "vllm", "x/vllm:0.32.0", "/m", "args: {chat-template: examples/tool_chat_template_hermes.jinja}"),
     ("minimax-m27-depth", "vllm", "x/vllm:0.32.0", "/models/MiniMax-M2.7-MXFP4", "args: {max-model-len: 32768}"),
@@ -241,6 +272,7 @@ CALM_PROFILES = (
 
 # Lines that alarm and mean nothing: no verdict may come of them.
 HARMLESS_LINES = (
+    "INFO MoE backend TRTLLMGenFusedMoE is used",
     "UserWarning: Found GPU0 NVIDIA GB10 which is of cuda capability 12.1. Minimum and Maximum cuda capability supported by "
     "this version of PyTorch is (8.0) - (12.0)",
     "WARNING 11-20 10:00:00 [numa.py:7] User lacks permission to set NUMA affinity, skipping. Try adding --cap-add SYS_NICE",

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 from collections import Counter
 
 import pytest
 
+from sparkctl.commands.diagnose_file import diagnose_bytes
 from tests.tools.diagnosis_table import JudgedLog, LabelledLog, format_table, judge_log, load_posted_logs
 
 
@@ -741,6 +743,51 @@ OTHER_WORDS: dict[str, tuple[str, str, tuple[str, ...]]] = {
             'time=2025-08-01T10:00:01.000Z level=ERROR source=server.go:300 msg="llama runner terminated" error="signal: killed"',
         ),
     ),
+    "a message that begins on the next line": (
+        "broken-image",
+        "requires the SentencePiece library",
+        _raise(
+            "ImportError: \nLlamaTokenizer requires the SentencePiece library but it was not found in your environment."
+        ),
+    ),
+    "no rule, and a message that begins on the next line": (
+        "crashed",
+        "x9.errors.BadThing: There are no blips",
+        _raise("x9.errors.BadThing: \n\nThere are no blips for this model."),
+    ),
+    "what a Rust thread could not do": (
+        "hub-unreachable",
+        "name resolution",
+        (
+            "thread 'tokio-runtime-worker' panicked at src/hub.rs:12:5:",
+            'called `Result::unwrap()` on an `Err` value: ConnectError("dns error", Custom { kind: Uncategorized, '
+            'error: "failed to lookup address information: Temporary failure in name resolution" })',
+        ),
+    ),
+    "what Rust could not read": (
+        "model-files",
+        "missing field",
+        (
+            "thread 'main' panicked at src/main.rs:88:14:",
+            'called `Result::unwrap()` on an `Err` value: Error("missing field `eos_token_id`", line: 31, column: 1)',
+        ),
+    ),
+    "a file of weights, as safetensors has it": (
+        "model-files",
+        "model-00003-of-00014",
+        _raise('FileNotFoundError: No such file or directory: "/m/model-00003-of-00014.safetensors"'),
+    ),
+    "torch's own attention": (
+        "attention-backend",
+        "kernel",
+        _raise("RuntimeError: No available kernel. Aborting execution."),
+    ),
+    "CUDA memory, no figures": ("cuda-out-of-memory", "CUDA out", _raise("RuntimeError: CUDA out of memory")),
+    "a worker of torch's that was killed": (
+        "killed",
+        "DataLoader",
+        _raise("RuntimeError: DataLoader worker (pid 4711) is killed by signal: Killed. "),
+    ),
     "an uncaught exception while serving": (
         "crashed",
         "grammar stack",
@@ -766,3 +813,38 @@ def test_the_same_failure_in_other_words(cause: str, proof: str, lines: tuple[st
     log = "".join(f"{line}\n" for line in lines).encode()
     judged = judge_log(LabelledLog(name="it", log=log, right=(cause,), vague=(), source="", proof=proof))
     assert (judged.cause, judged.judgement) == (cause, "right")
+
+
+@pytest.mark.parametrize(
+    ("line", "remedy", "not_for_it"),
+    [
+        (
+            "Error: No such option: --max-len (Possible options: --max-length)",
+            "Correct or remove args.max-len",
+            "TensorRT",
+        ),
+        ("nvcc fatal   : Unsupported gpu architecture 'compute_121'", "Take an image of CUDA 13", "TRITON_PTXAS_PATH"),
+    ],
+)
+def test_the_remedy_is_for_the_program_that_said_it(line: str, remedy: str, not_for_it: str) -> None:
+    found = diagnose_bytes(io.BytesIO(f"x9 0.3.1 starting\n{line}\n".encode()), "it", None).diagnosis
+    assert found.verdict is not None
+    assert remedy in found.verdict.remedy
+    assert not_for_it not in found.verdict.remedy + found.verdict.summary
+
+
+def test_a_line_that_ends_a_sentence_brings_its_own_period() -> None:
+    log = "\n".join(
+        _raise("ray.exceptions.ActorDiedError: The actor died unexpectedly before finishing this task.")
+    ).encode()
+    verdict = diagnose_bytes(io.BytesIO(log), "it", None).diagnosis.verdict
+    assert verdict is not None
+    assert verdict.summary.endswith("this task.")
+    assert not verdict.summary.endswith("..")
+
+
+def test_a_port_that_uvicorn_could_not_bind_is_told_of_its_start() -> None:
+    log = "INFO:     Application startup complete.\nERROR:    [Errno 98] error while attempting to bind on address ('0.0.0.0', 8000): "
+    verdict = diagnose_bytes(io.BytesIO(f"{log}address already in use\n".encode()), "it", None).diagnosis.verdict
+    assert verdict is not None
+    assert verdict.summary == "The port is in use by another process."

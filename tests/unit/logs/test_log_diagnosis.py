@@ -589,6 +589,70 @@ def test_ranks_that_talk_over_sockets_are_a_fact_with_advice_and_no_failure() ->
         assert any("/dev/infiniband" in line for line in format_diagnosis(found, str, None))
 
 
+@pytest.mark.parametrize(
+    ("engine", "lines", "name", "said", "advised"),
+    [
+        # vLLM's loggers.py, with a request that fits into no cache (model-serving-minefield, lead L003)
+        (
+            "vllm",
+            "(APIServer pid=1) INFO 11-20 09:30:10 [loggers.py:257] Engine 000: Avg prompt throughput: 0.0 tokens/s, Avg generation "
+            "throughput: 0.0 tokens/s, Running: 0 reqs, Waiting: 1 reqs, GPU KV cache usage: 0.0%, Prefix cache hit rate: 0.0%\n",
+            EngineFactName.WAITING_REQUESTS,
+            "1, and none runs",
+            "never admitted",
+        ),
+        # NVIDIA/dgx-spark-playbooks, nemotron: a client's `model` is not the served name
+        (
+            "vllm",
+            '(APIServer pid=1) INFO:     172.17.0.1:51234 - "POST /v1/chat/completions HTTP/1.1" 404 Not Found\n',
+            EngineFactName.REFUSED_REQUEST,
+            "/v1/chat/completions: 404",
+            "served name",
+        ),
+        # model-serving-minefield, trap 84
+        (
+            "llamacpp",
+            'got exception: {"error":{"code":400,"message":"Unable to generate parser for this template. Automatic parser generation '
+            'failed: \\nError: Jinja Exception: After the optional system message, conversation roles must alternate",'
+            '"type":"invalid_request_error"}}\n',
+            EngineFactName.REFUSED_REQUEST,
+            "400: After the optional system message, conversation roles must alternate",
+            "the request has to be another",
+        ),
+        (
+            "llamacpp",
+            "slot update_slots: id  0 | task 2 | forcing full prompt re-processing due to lack of cache data (likely due to SWA)\n",
+            EngineFactName.PREFIX_CACHE,
+            "not used: a prompt was read again from its beginning",
+            "each turn of a long conversation",
+        ),
+        # llama.cpp's common/chat.cpp (trap 24)
+        (
+            "llamacpp",
+            "common_chat_templates_init: failed to parse chat template (defaulting to chatml): Unknown filter 'items' at row 12\n",
+            EngineFactName.CHAT_TEMPLATE,
+            "defaulting to chatml",
+            "chat-template-file",
+        ),
+    ],
+)
+def test_what_a_serving_engine_says_of_its_requests_is_a_fact_with_advice_and_no_failure(
+    engine: str, lines: str, name: EngineFactName, said: str, advised: str
+) -> None:
+    ready = {
+        "vllm": "(APIServer pid=1) INFO:     Application startup complete.\n",
+        "llamacpp": "main: server is listening on http://0.0.0.0:8080 - starting the main loop\n",
+    }[engine]
+    by_block, by_line = LogDiagnoser(engine), LogDiagnoser(engine)
+    by_block.feed_block((ready + lines).encode())
+    for line in (ready + lines).splitlines():
+        by_line.feed_raw_line(line)
+    for found in (by_block.build_diagnosis(), by_line.build_diagnosis()):
+        assert found.verdict is None
+        assert {one.name: one.value for one in found.facts}[name] == said
+        assert any("to do: " in line and advised in line for line in format_diagnosis(found, str, None))
+
+
 def test_few_accepted_drafts_say_what_to_do() -> None:
     found = LogDiagnoser("vllm")
     found.feed_block(

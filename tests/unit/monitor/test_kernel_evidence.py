@@ -8,6 +8,7 @@ import pytest
 
 from sparkctl.model.container import Container, ContainerState
 from sparkctl.model.kernel_event import KernelEvent, KernelLine, KernelLog
+from sparkctl.model.launch_plan import ContainerLabel
 from sparkctl.model.verdict import Confidence, Evidence, FailureCause, Verdict
 from sparkctl.monitor.kernel_log import add_kernel_evidence, decode_kernel_line, find_oom_kill
 
@@ -154,6 +155,17 @@ def test_a_start_that_hangs_since_a_fault_is_explained_by_it() -> None:
     assert judge(FailureCause.TIMED_OUT, log=log, **running).cause is FailureCause.GPU_FAULT
     ended = judge(FailureCause.CRASHED, log=log, finished=STARTED + 1_400)
     assert ended.cause is FailureCause.CRASHED, "it lived on for long"
+
+
+def test_a_link_that_went_down_is_evidence_for_a_model_on_two_sparks_alone() -> None:
+    down = make_event("mlx5_core 0000:01:00.0 enp1s0f0np0: Link down", FINISHED - 20)
+    ranks = {"labels": ((ContainerLabel.RANK, "1/2"),)}
+    found = judge(FailureCause.WORKER_LOST, down, **ranks)
+    assert found.evidence[-1].text.startswith("the ConnectX port enp1s0f0np0 lost its link, 20 s before it ended")
+    assert [one.origin for one in judge(FailureCause.WORKER_LOST, down).evidence] == ["docker"]
+    assert [one.origin for one in judge(FailureCause.DISK_FULL, down, **ranks).evidence] == ["docker"]
+    early = replace(down, at=FINISHED - 500, last=FINISHED - 500)
+    assert [one.origin for one in judge(FailureCause.NCCL, early, **ranks).evidence] == ["docker"]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,8 @@ from sparkctl.monitor.store import Store
 from sparkctl.views.event_log_view import describe_log_entry
 from sparkctl.views.overview.overview_view import DrawArea
 from sparkctl.views.overview.tile_model import build_tile_model
-from sparkctl.views.overview.tile_rows import build_kernel_marks
+from sparkctl.views.overview.tile_rows import LABEL_COLUMNS, build_kernel_marks
+from sparkctl.views.text.styled_text import TextStyle
 
 NODE = NodeName("spark1")
 OLD = KernelLine(at=100.0, text="EXT4-fs (nvme0n1p2): Remounting filesystem read-only")
@@ -82,6 +83,21 @@ def test_news_are_in_the_event_log_once_and_marked_under_the_memory_curve() -> N
     assert marks.rstrip().endswith("▲")
     assert marks.count("▲") == 1
     assert "▲ Xid 79" in legend
+
+
+def test_a_mark_is_under_its_moment_of_the_curve_and_as_grave_as_its_event() -> None:
+    store = Store([NODE])
+    wifi = KernelLine(at=5_014.0, text="mt7925e 0000:01:00.0: Message 00020002 (seq 8) timeout")
+    for uptime, line in ((5_000.0, OLD), (5_010.0, NEW), (5_014.0, wifi), (5_015.0, OLD)):
+        store.apply_event(SampleArrived(1_000_000.0 + uptime, NODE, make_sample(uptime, line), "boot"))
+    seen = build_tile_model(store, NODE, 1_005_015.0, chosen=None, offers=(), start_key=None, recent=(), address=None)
+    space = DrawArea(100)
+    block = build_kernel_marks(seen, space)
+    assert block is not None
+    for row, first, wide in ((block.rows[0], LABEL_COLUMNS, space.bar_columns - 3), (block.below[0], 0, 100)):
+        text = "".join(span.text for span in row)
+        assert [at for at, one in enumerate(text) if one == "▲"] == [first + int(wide * part / 15) for part in (10, 14)]
+        assert [span.tone for span in row if span.text == "▲"] == [TextStyle.BAD, TextStyle.ATTENTION]
 
 
 def test_a_curve_without_events_has_no_marks() -> None:

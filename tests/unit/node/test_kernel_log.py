@@ -112,6 +112,43 @@ def test_a_flood_is_skipped_and_counted(kmsg: KmsgOnDisk) -> None:
     assert message["skipped"] == sent - seen
 
 
+def test_of_a_flood_the_worst_lines_are_kept(kmsg: KmsgOnDisk) -> None:
+    reader = kernel_log.open_kernel_log(str(kmsg.root))
+    kmsg.log("first")
+    collect(reader)
+    for number in range(4000):
+        kmsg.log(REFUSED if number == 3000 else f"pcieport 0000:00:00.0: AER: Corrected error received: {number}", 2.0)
+    kmsg.log("last")
+    reader.collect(lambda _: None)
+    message = reader.build_message()
+    counts = [line["count"] for line in message["lines"]]
+    assert message["lines"][1]["text"] == REFUSED
+    assert len(counts) == 2
+    assert message["skipped"] <= 4000 - sum(counts)
+    kmsg.log("later")
+    reader.collect(lambda _: None)
+    assert reader.build_message()["skipped"] == 4000 - sum(counts) + 1, "the last one of the flood was not kept, either"
+
+
+def test_a_pci_device_is_told_with_its_class_and_driver(kmsg: KmsgOnDisk) -> None:
+    place = kmsg.root / "sys/bus/pci/devices"
+    for address, number, driver in (("0000:01:00.0", "0x020000", "mlx5_core"), ("0004:01:00.0", "0x010802", None)):
+        (place / address).mkdir(parents=True)
+        (place / address / "class").write_text(f"{number}\n")
+        if driver is not None:
+            (place / address / "driver").symlink_to(f"../../../bus/pci/drivers/{driver}")
+    kmsg.log("pcieport 0000:00:00.0: AER: Uncorrectable (Fatal) error message received from 0000:01:00.0", 1.0)
+    kmsg.log("nvme 0004:01:00.0: AER: can't recover (no error_detected callback)", 2.0)
+    program = bootstrap.build_kernel_log_program(
+        root=str(kmsg.root), python=sys.executable, boot_before=False, is_local=False
+    )
+    done = subprocess.run(program.argv, input=program.stdin, capture_output=True, check=True, timeout=60)
+    lines = json.loads(done.stdout)["log"]["lines"]
+    assert [line["devices"] for line in lines] == [["0000:01:00.0 0x020000 mlx5_core"], ["0004:01:00.0 0x010802"]]
+    (event, *_) = decode_kernel_log(done.stdout).events
+    assert event.meaning == "the PCIe device 0000:01:00.0 (the ConnectX) failed for good (fatal AER error)"
+
+
 def test_what_waits_is_bounded(kmsg: KmsgOnDisk) -> None:
     names = [chr(97 + number // 26) + chr(97 + number % 26) for number in range(100)]
     for name in names:

@@ -96,6 +96,21 @@ def test_an_unclean_end_names_what_stood_before_it() -> None:
     assert old.severity is Severity.NOTE
 
 
+def test_before_an_unclean_end_a_cause_is_named_before_what_follows_from_it() -> None:
+    lost = make_event("NVRM: Xid (PCI:000f:01:00): 79, GPU has fallen off the bus.", at=-90.0)
+    hung = make_event("INFO: task python3:4242 blocked for more than 120 seconds.", at=-70.0)
+    power = make_event(
+        "mlx5_core 0000:01:00.0: mlx5_pcie_event:299:(pid 511): Detected insufficient power on the PCIe slot (27W).",
+        at=-61.0,
+    )
+    end = BootEnd(is_clean=False, ended=BEGIN - 60, events=(lost, hung, power))
+    (finding,) = list_unclean_boot(NODE, end, uptime=40.0)
+    assert "Xid 79" in finding.summary
+    assert (finding.remedy or "").startswith("it was restarted since; if it happens again: ")
+    (alone,) = list_unclean_boot(NODE, replace(end, events=(power,)), uptime=40.0)
+    assert "does not say why" in alone.summary, "Sparks at full speed print it, too"
+
+
 @pytest.mark.parametrize("end", [None, BootEnd(is_clean=True), BootEnd(trouble="the journal: not readable")])
 def test_an_orderly_or_unknown_end_is_no_finding(end: BootEnd | None) -> None:
     assert list_unclean_boot(NODE, end, uptime=40.0) == []
