@@ -207,6 +207,7 @@ PROFILE_CASES = (
     ("torch-compile-sglang", "sglang", "x/sglang:0.5.12", "/m", "args: {enable-torch-compile: true}"),
     ("mtp-graphs-qwen35", "vllm", "x/vllm:0.19.1", "/models/Qwen3.5-35B-A3B", "args: {speculative-config: {method: mtp, num_speculative_tokens: 1}}"),
     ("deep-mtp", "vllm", "x/vllm:0.32.0", "/m", "args: {speculative-config: {method: mtp, num_speculative_tokens: 7}}"),
+    ("old-linear-variable", "vllm", "x/vllm:0.27.1", "/m", "env: {VLLM_NVFP4_GEMM_BACKEND: marlin}"),
     ("forced-cache-blocks", "vllm", "x/vllm:0.32.0", "/m", "args: {num-gpu-blocks-override: 20000}"),
     ("no-reasoning-parser", "vllm", "x/vllm:0.32.0", "poolside/Laguna-S-2.1-NVFP4", ""),
     ("no-reasoning-parser", "sglang", "x/sglang:0.5.12", "Qwen/Qwen3.6-27B-FP8", ""),
@@ -222,10 +223,13 @@ PROFILE_CASES = (
 
 # Fields that look like a trap and are none: the trap that is not named.
 CALM_PROFILES = (
+    ("old-linear-variable", "vllm", "x/vllm:0.19.1", "/m", "env: {VLLM_NVFP4_GEMM_BACKEND: marlin}"),
     ("flashinfer-cache", "vllm", "x/vllm:0.32.0", "nvidia/Qwen3.6-27B-NVFP4", "mounts: [~/.cache:/root/.cache]"),
     ("ready-timeout-expected", "vllm", "x/vllm:0.19.1", "/m", "env: {VLLM_ENGINE_READY_TIMEOUT_S: 300}\nstart: {expected: 13m}"),
     ("no-reasoning-parser", "vllm", "x/vllm:0.32.0", "Qwen/Qwen3-Next-80B-A3B-Instruct-FP8", ""),
     ("no-reasoning-parser", "vllm", "x/vllm:0.32.0", "Qwen/Qwen3.6-27B", "args: {reasoning-parser: qwen3}"),
+    ("no-reasoning-parser", "vllm", "x/vllm:0.32.0", "Qwen/Qwen3.6-27B", "args: {default-chat-template-kwargs: {enable_thinking: false}}"),
+    ("no-reasoning-parser", "vllm", "x/vllm:0.32.0", "Qwen/Qwen3.6-27B", "command: [bash, -c, 'vllm serve Qwen/Qwen3.6-27B --reasoning-parser qwen3']"),
     ("thinking-off-stream", "vllm", "x/vllm:0.21.0", "/m", "args: {reasoning-parser: qwen3}"),
     ("own-sampling", "llamacpp", "x/llama:b1", "/gpt-oss-120b.gguf", "args: {temp: 1.0}"),
     ("own-sampling", "llamacpp", "x/llama:b1", "/gpt-oss-120b.gguf", "args: {embeddings: true}"),
@@ -272,6 +276,7 @@ CALM_PROFILES = (
 
 # Lines that alarm and mean nothing: no verdict may come of them.
 HARMLESS_LINES = (
+    "curl: (22) The requested URL returned error: 404\nstarting the server",  # of a script that goes on without the file
     "INFO MoE backend TRTLLMGenFusedMoE is used",
     "UserWarning: Found GPU0 NVIDIA GB10 which is of cuda capability 12.1. Minimum and Maximum cuda capability supported by "
     "this version of PyTorch is (8.0) - (12.0)",

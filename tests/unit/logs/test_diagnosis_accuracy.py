@@ -200,6 +200,95 @@ OTHER_WORDS: dict[str, tuple[str, str, tuple[str, ...]]] = {
         "",
         _ollama("timed out waiting for llama-server to start: context canceled"),
     ),
+    # github.com/BerriAI/litellm: proxy/utils.py; github.com/RobertCraigie/prisma-client-py, and what Prisma's own program prints.
+    "a database that does not answer": (
+        "worker-lost",
+        "P1001",
+        (
+            "Prisma schema loaded from schema.prisma",
+            'Datasource "client": PostgreSQL database "litellm", schema "public" at "db:5432"',
+            "Error: P1001: Can't reach database server at `db:5432`",
+            "Please make sure your database server is running at `db:5432`.",
+        ),
+    ),
+    "an error with its advice": (
+        "crashed",
+        "P1000",
+        (
+            "Prisma schema loaded from schema.prisma",
+            "Error: P1000: Authentication failed against database server, the provided database credentials for `llmproxy` are not valid.",
+            "Please make sure to provide valid database credentials for the database server at the configured address.",
+        ),
+    ),
+    "a package that is not there": (
+        "broken-image",
+        "prisma package",
+        (
+            "INFO:     Waiting for application startup.",
+            *_raise(
+                "Exception: Unable to connect to DB. DATABASE_URL found in environment, but prisma package not found.",
+                before="ERROR:    ",
+            ),
+            "ERROR:    Application startup failed. Exiting.",
+        ),
+    ),
+    "a client that was not generated": (
+        "broken-image",
+        "prisma generate",
+        _raise(
+            "RuntimeError: The Client hasn't been generated yet, you must run `prisma generate` before you can use the client."
+        ),
+    ),
+    "a flag of a program in click": (
+        "unknown-flag",
+        "--configg",
+        (
+            "Usage: litellm [OPTIONS]",
+            "Try 'litellm --help' for help.",
+            "",
+            "Error: No such option: --configg Did you mean --config?",
+        ),
+    ),
+    # github.com/comfyanonymous/ComfyUI: app/frontend_management.py
+    "a program that says what is not installed": (
+        "broken-image",
+        "comfyui-frontend-package",
+        (
+            "** ComfyUI startup time: 2026-10-01 10:00:00.000",
+            "********** ERROR ***********",
+            "",
+            "comfyui-frontend-package is not installed. ",
+            "",
+            "Please install the updated requirements.txt file by running:",
+            "/usr/bin/python3 -m pip install -r /app/requirements.txt",
+            "********** ERROR **********",
+        ),
+    ),
+    "a program that goes on without it": (
+        "none",
+        "",
+        (
+            "** ComfyUI startup time: 2026-10-01 10:00:00.000",
+            "xformers is not installed.",
+            "Using pytorch attention",
+            *(f"   0.{at} seconds: /app/custom_nodes/n{at}" for at in range(10)),
+            "Starting server",
+            "To see the GUI go to: http://0.0.0.0:8188",
+        ),
+    ),
+    # github.com/NVIDIA/TensorRT-LLM: kernels/trtllmGenKernels/fmha/fmhaKernels.h, runtime/engine.py
+    "kernels that are not there": (
+        "kernel-unsupported",
+        "FMHA kernels",
+        _raise(
+            "RuntimeError: [TensorRT-LLM][ERROR] Assertion failed: FMHA kernels are not found (kernel meta info: 1 128)"
+        ),
+    ),
+    "an engine's file that is not there": (
+        "model-files",
+        "rank0.engine",
+        _raise("FileNotFoundError: [Errno 2] No such file or directory: '/engines/rank0.engine'"),
+    ),
     "the same without a server": (
         "crashed",
         "exit status 2",
