@@ -7,7 +7,7 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
-from sparkctl.engines.traps import load_traps
+from sparkctl.engines.traps import load_node_traps
 from sparkctl.model.finding import Finding, FindingEvidence, FindingKind, Severity, sort_by_severity
 from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.node import NodeName
@@ -278,9 +278,7 @@ def _check_reserved_memory(node: NodeName, sample: Sample) -> Iterator[Finding]:
 def _check_known_bad_versions(node: NodeName, hello: AgentHello, sample: Sample) -> Iterator[Finding]:
     """Yield the known traps of these versions. What meminfo shows of KHO itself is told by `_check_reserved_memory`."""
     is_kho_known = sample.detail is not None and sample.detail.cma_free is not None
-    for trap in load_traps():
-        if (bad := trap.node) is None:
-            continue
+    for trap, bad in load_node_traps():
         version = getattr(hello, bad.what)
         if not isinstance(version, str) or re.fullmatch(bad.pattern, version) is None:
             continue
