@@ -351,8 +351,9 @@ def add_kernel_evidence(verdict: Verdict, log: KernelLog | None, container: Cont
         return _apply_gpu_fault(verdict, faults, name)
     around = [one for one in late if _is_of_machine(one) or _cuts_ranks(one, verdict, container)]
     if around:
-        short = [one for one in around if _tells_of_short_memory(one)] if verdict.cause in _SILENT_CAUSES else []
-        remedy = short[-1].remedy if short else verdict.remedy
+        telling = [one for one in around if _tells_of_short_memory(one)]
+        telling = telling or [one for one in around if one.severity is Severity.PROBLEM]
+        remedy = telling[-1].remedy if telling and verdict.cause in _SILENT_CAUSES else verdict.remedy
         return replace(verdict, evidence=(*verdict.evidence, *_build_evidence(around, ended)), remedy=remedy)
     if verdict.cause in _SILENT_CAUSES and log.oldest is not None and log.oldest <= began and not log.skipped:
         nothing = "the kernel logged no OOM kill and no GPU fault while it ran"
@@ -465,11 +466,10 @@ def _add_known_fault(verdict: Verdict, log: KernelLog) -> Verdict:
         return verdict
     if not any(_REGISTRATION_PATTERN.search(one.text) for one in verdict.evidence):
         return verdict
-    from sparkctl.engines.traps import load_traps
+    from sparkctl.engines.traps import load_node_traps
 
-    for trap in load_traps():
-        bad = trap.node
-        if bad and bad.what == "kernel" and bad.needs == "rdma" and re.fullmatch(bad.pattern, log.kernel):
+    for trap, bad in load_node_traps():
+        if bad.what == "kernel" and bad.needs == "rdma" and re.fullmatch(bad.pattern, log.kernel):
             evidence = Evidence(trap.meaning.format(version=log.kernel), _ORIGIN)
             return replace(verdict, evidence=(*verdict.evidence, evidence), remedy=trap.remedy)
     return verdict

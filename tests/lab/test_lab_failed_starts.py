@@ -119,6 +119,29 @@ def test_who_ended_it_is_told_by_dockers_own_events(
     assert f'"{cause}"' in again.out, again
 
 
+def test_what_stood_before_an_unclean_end_of_the_last_boot_is_told(spark1: LabNode, sparkctl: Sparkctl) -> None:
+    """A lab node has no journal: a journalctl of its own prints what one would hold."""
+    began = time.time() - time.monotonic() - 600
+    last = f"{began:.6f} kernel: NVRM: Xid (PCI:000f:01:00): 79, GPU has fallen off the bus.\n{began + 1:.6f} dockerd[911]: x"
+    spark1.put(
+        "/usr/local/bin/journalctl",
+        f"#!/bin/sh\ncase \"$*\" in\n*'-b -1'*) echo '{last}' ;;\n*) echo '[    1.000000] kernel: Linux' ;;\nesac\n",
+    )
+    spark1.sh("chmod", "755", "/usr/local/bin/journalctl")
+    spark1.sh("sh", "-c", "mkdir -p /run/log/journal/lab && : >/run/log/journal/lab/system.journal")
+    try:
+        told = sparkctl("doctor", "--node", "spark1").out
+        spark1.sh("chmod", "600", "/run/log/journal/lab/system.journal")
+        barred = sparkctl("doctor", "--node", "spark1").out
+    finally:
+        spark1.sh("rm", "-r", "/usr/local/bin/journalctl", "/run/log/journal/lab")
+    assert "the previous boot ended without a shutdown" in told, told
+    assert "before that Xid 79" in told
+    assert "it was restarted since; if it happens again" in told
+    assert "last-boot" not in barred
+    assert "usermod -aG adm" in barred
+
+
 def test_the_kernel_says_who_was_killed_and_where_it_may_not_be_asked_that_is_said(
     spark1: LabNode, sparkctl: Sparkctl
 ) -> None:

@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import field
 from datetime import date
+from itertools import count, repeat
 from typing import NamedTuple, Protocol
 
 from sparkctl.model.lazy_dataclass import dataclass
@@ -27,6 +28,10 @@ _STAMP_BYTES = 31  # "2026-11-20T23:13:59.123456789Z " as the daemon writes it, 
 _FRAGMENT_BYTES = 16384  # bytes of text after which Docker cuts
 _FRAME_HEADER = struct.Struct(">BxxxI")  # which stream, and the bytes that follow
 _FRAME_HEADER_BYTES = _FRAME_HEADER.size
+# A chunk with the frame of a whole line: both lengths, which stream, the line without its newline; at last what follows such chunks.
+_LINE_CHUNKS = re.compile(
+    rb"([0-9a-f]{1,8})\r\n([\x01\x02])\0\0\0(.{4})([0-9T:.Z-]{30}) ([^\n]*+)\n\r\n|(.+)", re.DOTALL
+)
 _SYSTEM_STREAM = 3  # frames of the daemon itself: an error inside the stream
 MAX_FRAME_BYTES = 64 << 20  # real chunks and frames are shorter
 
@@ -59,6 +64,10 @@ class FragmentParser(Protocol):
         """Return the fragments that ``data`` completes."""
         ...
 
+    def feed_chunks(self, data: bytes, chunks: ChunkedBody) -> list[LogFragment]:
+        """Return the fragments that ``data``, which ``chunks`` decodes, completes."""
+        ...
+
     def finish(self) -> list[LogFragment]:
         """Return the rest at the regular end of the stream."""
         ...
@@ -74,6 +83,11 @@ class ChunkedBody:
     def __init__(self) -> None:
         self.done = False
         self._rest = b""
+
+    def take_rest(self) -> bytes:
+        """Return what was fed and is not complete, and forget it."""
+        rest, self._rest = self._rest, b""
+        return rest
 
     def feed(self, data: bytes) -> bytes:
         """Return the content of the chunks that ``data`` completes, up to a final chunk."""
@@ -100,10 +114,31 @@ class MultiplexedParser:
     def __init__(self) -> None:
         self._rest = b""
 
+    def feed_chunks(self, data: bytes, chunks: ChunkedBody) -> list[LogFragment]:
+        """Return the fragments that the chunks in ``data`` complete: nearly all of one frame with one line, which are read together."""
+        if self._rest:
+            return self.feed(chunks.feed(data))
+        data = chunks.take_rest() + data
+        rows = _LINE_CHUNKS.findall(data)
+        rest = rows.pop()[-1] if rows and rows[-1][-1] else b""
+        pieces: list[LogFragment] = []
+        if rows:
+            sizes, kinds, lengths, stamps, texts, _ = zip(*rows, strict=True)
+            frames = [len(text) + _STAMP_BYTES + 1 for text in texts]
+            stated = struct.unpack(f">{len(rows)}I", b"".join(lengths))
+            if [*stated] != frames or [int(size, 16) - _FRAME_HEADER_BYTES for size in sizes] != frames:
+                return self.feed(chunks.feed(data))  # a line holds what looks like the end of a chunk
+            fields = zip(b"".join(kinds), stamps, texts, repeat(True), strict=False)
+            pieces = [*map(tuple.__new__, repeat(LogFragment), fields)]
+        return self._parse(chunks.feed(rest), pieces)
+
     def feed(self, data: bytes) -> list[LogFragment]:
         """Return the fragments that ``data`` completes. Raises DaemonError after earlier fragments were returned."""
+        return self._parse(data, [])
+
+    def _parse(self, data: bytes, pieces: list[LogFragment]) -> list[LogFragment]:
+        """Return ``pieces``, which came before, with the fragments that ``data`` completes."""
         buffer = self._rest + data if self._rest else data
-        pieces: list[LogFragment] = []
         at, end, unpack_header = 0, len(buffer), _FRAME_HEADER.unpack_from
         while end - at >= _FRAME_HEADER_BYTES:
             kind, length = unpack_header(buffer, at)
@@ -152,6 +187,10 @@ class RawStreamParser:
             at = stop + whole
         self._rest = buffer[at:]
         return pieces
+
+    def feed_chunks(self, data: bytes, chunks: ChunkedBody) -> list[LogFragment]:
+        """Return the same of what ``chunks`` decodes."""
+        return self.feed(chunks.feed(data))
 
     def finish(self) -> list[LogFragment]:
         """Return the last fragment, which has no newline."""
@@ -312,8 +351,17 @@ class LogLineAssembler:
         return tuple(lines)
 
     def _join_fragments(self, pieces: Sequence[LogFragment]) -> tuple[LogLine, ...]:
-        lines: list[LogLine] = []
         pending, number = self._pending, self._number
+        streams, stamps, texts, are_whole = zip(*pieces, strict=True)
+        if not pending and all(are_whole) and max(map(len, texts)) <= MAX_LINE_BYTES:
+            # Decoded together, as nearly all are.
+            whens = b"\n".join(stamps).decode("ascii", "replace").split("\n")
+            plain = b"\n".join(texts).decode("utf-8", "replace").split("\n")
+            if len(whens) == len(plain) == len(pieces):
+                self._number += len(pieces)
+                rows = zip(count(number + 1), whens, plain, map(_STREAM_NAMES.__getitem__, streams), strict=False)
+                return tuple([LogLine(when=when, text=text, number=at, stream=name) for at, when, text, name in rows])
+        lines: list[LogLine] = []
         for stream, stamp, text, whole in pieces:
             if whole and stream not in pending and len(text) <= MAX_LINE_BYTES:
                 number += 1

@@ -22,6 +22,7 @@ from sparkctl.transport.docker.log_resume import (
     DaemonError,
     FragmentParser,
     InvalidLogStream,
+    LogFragment,
     LogLineAssembler,
     LogPosition,
     MultiplexedParser,
@@ -131,7 +132,7 @@ class ContainerLogStream:
     async def _read_lines(self, body: _LogResponseBody, parser: FragmentParser) -> LogBatches:
         was_reported = False
         while not body.is_done:
-            lines = self._joiner.add_fragments(parser.feed(await body.read_available()))
+            lines = self._joiner.add_fragments(await body.read_fragments(parser))
             if self._joiner.gap and not was_reported and self.on_gap is not None:
                 was_reported = True
                 self.on_gap()
@@ -187,12 +188,12 @@ class _LogResponseBody:
         else:
             self._early = await http_client.read_body(connection, self)
 
-    async def read_available(self) -> bytes:
-        """Return a part of the body; b"" does not mean the end."""
+    async def read_fragments(self, parser: FragmentParser) -> list[LogFragment]:
+        """Return the fragments in a part of the body; none does not mean the end."""
         early, self._early = self._early, b""
         if early or self._chunks is None:
-            return early
-        return self._chunks.feed(await self.read(_READ_BYTES))
+            return parser.feed(early)
+        return parser.feed_chunks(await self.read(_READ_BYTES), self._chunks)
 
     async def read(self, n: int = -1) -> bytes:
         """Return what has arrived. Raises the error of a daemon that is silent for too long, or ended the stream."""

@@ -113,6 +113,14 @@ def test_many_refused_allocations_before_a_silent_end_say_what_to_do() -> None:
     assert judge(FailureCause.KILLED, make_event(REFUSED, FINISHED - 3)).remedy == "Look."
 
 
+def test_after_a_silent_end_the_remedy_is_that_of_what_failed() -> None:
+    gone = make_event("nvme nvme0: Disabling device after reset failure: -19", FINISHED - 3)
+    refused = replace(make_event(REFUSED, FINISHED - 9), count=20)
+    assert judge(FailureCause.KILLED, gone).remedy == gone.remedy
+    assert judge(FailureCause.KILLED, refused, gone).remedy == refused.remedy, "memory first"
+    assert judge(FailureCause.CRASHED, gone).remedy == "Look.", "its own log says more"
+
+
 def test_a_log_that_does_not_reach_back_proves_nothing() -> None:
     found = judge(FailureCause.KILLED, log=KernelLog(now=FINISHED + 5, source="kmsg", oldest=STARTED + 1))
     assert [one.origin for one in found.evidence] == ["docker"]

@@ -15,7 +15,8 @@ from sparkctl.transport.docker.log_resume import (
 )
 from tests.unit.transport.docker.docker_log_daemon import build_chunks, build_frame, format_stamp
 
-LINES = [(1, b"hello"), (2, b"oh \xff no"), (1, b""), (1, b"\r 10%\r 20%"), (2, b"x" * 40)]
+LOOKS_LIKE_TWO_CHUNKS = b"a\n\r\n29\r\n\x01\0\0\0\0\0\0\x21" + format_stamp(7) + b" b"
+LINES = [(1, b"hello"), (2, b"oh \xff no"), (1, b""), (1, b"\r 10%\r 20%"), (2, b"x" * 40), (1, LOOKS_LIKE_TWO_CHUNKS)]
 FRAMES = [build_frame(stream, index, text + b"\n") for index, (stream, text) in enumerate(LINES)]
 EXPECTED = [LogFragment(stream, format_stamp(index), text, True) for index, (stream, text) in enumerate(LINES)]
 
@@ -24,7 +25,7 @@ def parse_reads(reads: list[bytes], parser: FragmentParser) -> tuple[list[LogFra
     decoder = ChunkedBody()
     pieces: list[LogFragment] = []
     for data in reads:
-        pieces += parser.feed(decoder.feed(data))
+        pieces += parser.feed_chunks(data, decoder)
     return pieces + (parser.finish() if decoder.done else []), decoder.done
 
 
@@ -65,6 +66,10 @@ def test_the_daemons_own_error_comes_after_the_lines_before_it() -> None:
     parser = MultiplexedParser()
     broken = bytes([3, 0, 0, 0, 0, 0, 0, 3]) + b"bad"
     assert parser.feed(FRAMES[0] + broken) == EXPECTED[:1]
+    with pytest.raises(DaemonError, match="bad"):
+        parser.finish()
+    decoder, parser = ChunkedBody(), MultiplexedParser()
+    assert parser.feed_chunks(build_chunks([FRAMES[0], broken]), decoder) == EXPECTED[:1]
     with pytest.raises(DaemonError, match="bad"):
         parser.finish()
 
