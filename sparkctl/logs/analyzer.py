@@ -53,6 +53,7 @@ from sparkctl.logs.line_patterns import (
     TracebackReader,
     find_stated_level,
     find_writer,
+    gives_advice,
     has_usual_name,
     is_below_error,
     is_group_of_exceptions,
@@ -67,6 +68,7 @@ from sparkctl.logs.line_patterns import (
     says_it_listens,
     says_it_tries_again,
     strip_group_frame,
+    tells_broken_connection,
     tells_exit_status,
 )
 from sparkctl.model.engine_metrics import EngineFact, EngineFactName, StatsLineKind
@@ -616,7 +618,7 @@ class LogAnalyzer:
             return None
         if not seen.text.startswith('{"') and not looks_like_error(QUOTED_WORDS.sub("", seen.text)):
             return None
-        is_rest = latest.text[:1].isspace() or looks_like_error(latest.text)
+        is_rest = latest.text[:1].isspace() or looks_like_error(latest.text) or gives_advice(latest.text)
         return seen if latest.number == seen.number or is_rest or tells_exit_status(seen.text) else None
 
     def _is_error_at_work(self, seen: EvidenceLine) -> bool:
@@ -1245,7 +1247,7 @@ class LogAnalyzer:
             is_right_after = bool(self.tracebacks) and number - self.tracebacks[-1].last <= _MAX_CHAIN_LINES
             is_last_word = self.fatal_line is not None or (is_right_after and not self._is_request_traceback)
         else:
-            is_last_word = failure.cause is FailureCause.CRASHED and not is_serving
+            is_last_word = failure.cause in (FailureCause.CRASHED, FailureCause.WORKER_LOST) and not is_serving
         return is_last_word and any(failure_weight(seen) == FailureWeight.EXCEPTION for seen in self.open_failures)
 
     def _change_phase(self, phase: Phase, step: Step | None, line: LogLine) -> None:
@@ -1288,7 +1290,7 @@ def _read_content(engine: Engine, raw: str, text: str) -> LineContent | None:
     is_turning_point = text.startswith(_list_turning_points(engine.signs))
     has_served = text.startswith(engine.signs.served) or (answered is not None and bool(answered["failed"]))
     is_answer = _answers_request(raw)
-    is_request_error = REQUEST_ERROR in plain or LOGGING_ERROR in plain
+    is_request_error = REQUEST_ERROR in plain or LOGGING_ERROR in plain or tells_broken_connection(plain)
     is_standstill = plain.startswith(engine.signs.standstill)
     has_header = TRACEBACK_HEADER in plain  # what follows is the error
     may_be_traceback = plain.startswith((" ", FRAME_START, *CHAIN_STARTS)) or has_header
