@@ -150,7 +150,9 @@ def test_a_data_parallel_engine_reads_all_but_its_part_of_context_and_experts(re
     assert twin.meter.step_load.kv_tokens == pytest.approx(2 * (steady.meter.step_load.kv_tokens or 0.0))
     assert twin.estimate is not None
     assert steady.estimate is not None
-    assert twin.estimate.high == pytest.approx(steady.estimate.high, rel=0.001)  # the low end: some tokens share experts
+    assert twin.estimate.high == pytest.approx(
+        steady.estimate.high, rel=0.001
+    )  # the low end: some tokens share experts
 
 
 def test_decoding_after_long_prompts_is_within_five_percent_once_they_are_read() -> None:
