@@ -246,7 +246,7 @@ FINDINGS: dict[Kind, tuple[str, str]] = {
         "The line for `/etc/default/earlyoom` that it prints.",
     ),
     Kind.DIFFERENCE: (
-        "Driver, kernel, DGX OS, Docker or toolkit differ between the Sparks.",
+        "Driver, kernel, DGX OS, Docker, toolkit or ConnectX firmware differ between the Sparks.",
         "Bring both to one release.",
     ),
     Kind.SETTINGS: (
