@@ -159,6 +159,15 @@ def test_a_guess_says_that_it_is_one(tmp_path: Path) -> None:
     assert parse_document(run_diagnose("-", "--json", stdin=BROKEN, cwd=tmp_path))["verdict"]["confidence"] == "certain"
 
 
+def test_explain_tells_which_exception_another_one_came_after(tmp_path: Path) -> None:
+    frame = 'Traceback (most recent call last):\n  File "/a/b.py", line 7, in run\n    x()\n'
+    between = "\nDuring handling of the above exception, another exception occurred:\n\n"
+    log = f"{frame}ModuleNotFoundError: No module named 'x9'\n{between}{frame}RuntimeError: worker 0 failed\n"
+    said = run_diagnose("-", "--explain", stdin=log, cwd=tmp_path).stdout
+    assert "line 4: broken-image, weight 3 (another exception came up while it was handled)" in said
+    assert "lost process" not in said
+
+
 def test_a_log_is_stored_without_its_secrets_and_never_overwritten(tmp_path: Path) -> None:
     asked = (
         "INFO 05-01 10:00:00 [logger.py:39] Received request cmpl-1: prompt: 'I\\'m in Gartenweg 9\\nand \"x\"', params: SamplingParams(n=1), "
