@@ -43,6 +43,8 @@ from sparkctl.logs.line_patterns import (
     looks_like_error,
     match_compiler_frame,
     match_reader_frame,
+    says_it_is_done,
+    says_it_listens,
     says_it_tries_again,
     split_prefix,
     strip_broken_colour_codes,
@@ -156,7 +158,7 @@ class EffectTable:
             return LineEffect.MATTERS
         if looks_like_error(line) and not is_below_error(level):
             return LineEffect.MATTERS
-        if says_it_tries_again(line):
+        if says_it_tries_again(line) or says_it_listens(line) or says_it_is_done(line):
             return LineEffect.MATTERS
         if self._engine.classify_line(line) is not None or self._engine.depends_on_digits(line, shape):
             return LineEffect.MATTERS
