@@ -1165,8 +1165,9 @@ class LogAnalyzer:
                 writer = self._traceback.opener  # a record of several lines has its header on the first
             if _LATER_STAGE.search(writer):
                 failure = name_stage_fault(failure, text)
-            if _ONE_OF_RANKS.search(writer):
-                failure = name_split_fault(failure, text)
+            if _ONE_OF_RANKS.search(writer) and (split := name_split_fault(failure, text)) is not failure:
+                failure = split
+                self._name_split_faults()  # the first rank's name alone does not tell that there are others
             self._record_failure(self._refine_failure(failure, text, is_serving=self.was_ready), line, text)
         if signal.phase is Phase.READY and 0 < self._ready_at < line.number and any(map(_is_death, self.failures)):
             self.failures.clear()  # it was started again
@@ -1179,6 +1180,12 @@ class LogAnalyzer:
             self._change_phase(phase, step or (self.step if phase is self.phase else None), line)
         elif step is not None and phase is None:
             self.step = step
+
+    def _name_split_faults(self) -> None:
+        """Name the same fault of the ranks before: it is one of each rank."""
+        for at, seen in enumerate(self.failures):
+            if seen.failure is not None:
+                self.failures[at] = replace(seen, failure=name_split_fault(seen.failure, seen.text))
 
     def _rename_draft_step(self, step: Step) -> Step:
         """Return what loads a second model, once the first one has its KV cache, as a step of the draft model."""

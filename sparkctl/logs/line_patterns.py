@@ -325,6 +325,7 @@ _SOURCE_NAME = (
     rf"(?:(?={_TIMESTAMP})"  # none: of what follows, nothing begins like a time, which is on each line where it is
     r"| {0,4}\| "  # buildkite
     r"|(?:[ \t]{0,8}[*+-] {1,3})?`{1,3}(?=[^\s`])"  # Markdown: a list of lines, each as code
+    r"|(?:\[[\w.-]{1,40}\]|[\w.-]{1,40}:) (?=\[GIN\] \d{4}/)"  # a program that starts a server in Go
     r"|>>> (?=[\[/]|time=)"  # the prompt of a program in the same terminal
     r"|[^\x00-~]{1,3} {1,2}(?=[(\[A-Z])"  # the frame of a terminal's window (k9s), a symbol before the text
     r"|[ \t]{0,8}Line \d{1,7}: |\d{1,7}[:-](?=[(\[]|(?:INFO|WARNING|ERROR|Traceback)\b)"  # what numbers the lines: an editor, grep -n
