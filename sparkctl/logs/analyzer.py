@@ -129,8 +129,8 @@ class EvidenceLine:
     """A line that may be evidence. ``serving``: the engine was ready by then. ``life``, ``moves`` and ``made`` count the
     lines before it that showed the engine at work, its progress, and generated tokens; ``ordinary``: see `LogAnalyzer`. ``raw``: the
     line's beginning as the log
-    has it; ``is_of_request``: it stands in the traceback of a request that failed; ``is_context``: an exception with a known cause
-    that was handled when another one came up; ``is_uncaught``: nothing caught this exception, so its program ended."""
+    has it; ``is_of_request``: it stands in the traceback of a request that failed; ``is_handled``: an exception that was handled
+    when another one came up, ``is_context``: and its cause is known; ``is_uncaught``: nothing caught this exception, so its program ended."""
 
     number: int
     text: str
@@ -142,6 +142,7 @@ class EvidenceLine:
     ordinary: int = 0
     raw: str = ""
     is_of_request: bool = False
+    is_handled: bool = False
     is_context: bool = False
     is_uncaught: bool = False
 
@@ -248,13 +249,15 @@ class TracebackBlock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailureCandidate:
-    """A line that a rule took for a failure. ``rule``: the words by which the rule knew it; ``survived``: the engine went on."""
+    """A line that a rule took for a failure. ``rule``: the words by which the rule knew it; ``survived``: the engine went on;
+    ``is_handled``: an exception that was handled when another one came up."""
 
     line: int
     cause: FailureCause
     weight: int
     rule: str | None
     survived: bool
+    is_handled: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -676,6 +679,7 @@ class LogAnalyzer:
                     weight=seen.failure.weight,
                     rule=seen.failure.rule,
                     survived=self._has_survived(seen, seen.failure),
+                    is_handled=seen.is_handled,
                 )
                 for seen in self.failures
                 if seen.failure is not None
@@ -920,7 +924,7 @@ class LogAnalyzer:
                 weight = min(seen.failure.weight, FailureWeight.LOST)
                 handled = replace(seen.failure, weight=weight, fatal=False, is_inferred=True)
                 is_context = seen.failure.weight >= FailureWeight.LIKELY
-                self.failures[at] = replace(seen, failure=handled, is_context=is_context)
+                self.failures[at] = replace(seen, failure=handled, is_handled=True, is_context=is_context)
 
     def _forget_exception(self, number: int) -> None:
         """Forget what was taken for an exception at this line by its place alone: the traceback goes on after it."""

@@ -48,7 +48,8 @@ class EarlyoomStatus:
 class AgentHello:
     """The node's identity. ``sysctl``: running kernel settings (vm.) by name; ``up``: seconds since boot.
 
-    ``docker``, ``toolkit``: versions of the installed packages. ``earlyoom`` None: not installed.
+    ``docker``, ``toolkit``: versions of the installed packages. ``earlyoom`` None: not installed. ``bios``, ``nic_firmware``:
+    versions of the machine's firmware and of its ConnectX cards'.
     """
 
     host: str | None = None
@@ -67,6 +68,8 @@ class AgentHello:
     configured: tuple[SysctlSetting, ...] = ()
     swaps: tuple[SwapDevice, ...] | None = None
     earlyoom: EarlyoomStatus | None = None
+    bios: str | None = None
+    nic_firmware: str | None = None
 
 
 RepeatedFields = dict[str, tuple[object, object]]

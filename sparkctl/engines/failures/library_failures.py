@@ -197,10 +197,9 @@ KERNEL_FAILURES = (
         needle="ssertion error ",
     ),
     failure_rule(
-        r"(?:nvrtc|nvcc|NVRTC)\b.{0,60}\binvalid value for --gpu-architecture|nvcc fatal {0,4}: {0,4}Unsupported gpu architecture"
-        r"(?: '(?P<gpu>\w{1,40})')?",
+        r"(?:nvrtc|nvcc|NVRTC)\b.{0,60}\binvalid value for --gpu-architecture|nvcc fatal {1,4}: {1,4}Unsupported gpu architecture",
         FailureCause.KERNEL_UNSUPPORTED,
-        "The image's CUDA compiler is older than this GPU and does not know it[: {gpu}] (a GB10 is sm_121).",
+        "The image's CUDA compiler is older than this GPU and does not know it (a GB10 is sm_121).",
         "Take an image of CUDA 13 (12.9 at least).",
         needle=("invalid value for --gpu-architecture", "Unsupported gpu architecture"),
         on="image",

@@ -8,7 +8,9 @@ from collections import Counter
 import pytest
 
 from sparkctl.commands.diagnose_file import diagnose_bytes
+from sparkctl.model.verdict import FailureCause
 from tests.tools.diagnosis_table import JudgedLog, LabelledLog, format_table, judge_log, load_posted_logs
+from tests.tools.docs.words import CAUSE_EXAMPLES
 
 
 @pytest.fixture(scope="module")
@@ -837,7 +839,7 @@ def test_the_same_failure_in_other_words(cause: str, proof: str, lines: tuple[st
             "Correct or remove args.max-len",
             "TensorRT",
         ),
-        ("nvcc fatal   : Unsupported gpu architecture 'compute_121'", "Take an image of CUDA 13", "TRITON_PTXAS_PATH"),
+        ("nvcc fatal   : Unsupported gpu architecture 'compute_121'", "CUDA 13", "TRITON_PTXAS_PATH"),
     ],
 )
 def test_the_remedy_is_for_the_program_that_said_it(line: str, remedy: str, not_for_it: str) -> None:
@@ -862,3 +864,12 @@ def test_a_port_that_uvicorn_could_not_bind_is_told_of_its_start() -> None:
     verdict = diagnose_bytes(io.BytesIO(f"{log}address already in use\n".encode()), "it", None).diagnosis.verdict
     assert verdict is not None
     assert verdict.summary == "The port is in use by another process."
+
+
+def test_every_cause_that_a_log_shows_has_an_example_and_is_read_from_it() -> None:
+    read = {}
+    for cause, line in CAUSE_EXAMPLES.items():
+        verdict = diagnose_bytes(io.BytesIO(f"{line}\n".encode()), "it", None).diagnosis.verdict
+        read[cause] = None if verdict is None else verdict.cause
+    assert read == {cause: cause for cause in CAUSE_EXAMPLES}
+    assert set(FailureCause) - set(CAUSE_EXAMPLES) == {FailureCause.GUARD_STOPPED, FailureCause.EXITED}
