@@ -21,8 +21,9 @@ from sparkctl.logs.log_file import (
 )
 from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.node import NodeName
+from sparkctl.model.text import lazy_pattern
 from sparkctl.model.text.log_line import LogLine
-from sparkctl.model.text.secrets import LineMasker
+from sparkctl.model.text.secrets import MASK, LineMasker
 
 if TYPE_CHECKING:
     from sparkctl.logs.analyzer import LogDiagnosis
@@ -89,10 +90,15 @@ def _number_as_in_file(found: LogDiagnosis, numbers: Sequence[int]) -> LogDiagno
 
 
 _ID_CHARS = 10  # of the hash in a stored log's name
+# What users wrote and models answered, as engines log a request: prompt: '…', "content": "…", text='…', prompt_token_ids: [1, 2].
+_USERS_WORDS = lazy_pattern.compile(
+    r"(?P<key>(?<!\w)[\"']?(?:prompt|content|reasoning_content|text)[\"']?[:=] {0,2})(?P<mark>[\"'])(?:\\.|(?!(?P=mark)).)*+(?P=mark)?"
+    r"|(?P<ids>(?<!\w)[\"']?(?:prompt_token_ids|input_ids|output_ids)[\"']?[:=] {0,2})\[[\d, ]*+\]?"
+)
 
 
 def store_masked_log(path: Path, report: DiagnosisReport, directory: Path) -> tuple[Path, Path]:
-    """Store a log with its secrets masked, and what was found in it, for a bug report. Return both files.
+    """Store a log with its secrets and its users' words masked, and what was found in it, for a bug report. Return both files.
 
     Raises `InvalidInput` where the directory is none, cannot be written, or holds this log already: nothing is overwritten.
     """
@@ -106,7 +112,7 @@ def store_masked_log(path: Path, report: DiagnosisReport, directory: Path) -> tu
         for block in read_line_blocks(source, str(path)):
             texts = block.decode("utf-8", "replace").split("\n")[:-1]
             lines = [LogLine(when="", text=text, number=at) for at, text in enumerate(texts)]
-            masked += [line.text for line in masker.mask_batch(lines)]
+            masked += [_mask_users_words(line.text) for line in masker.mask_batch(lines)]
     text = "\n".join([*masked, ""])
     found, verdict = report.diagnosis, report.diagnosis.verdict
     cause = "none" if verdict is None else str(verdict.cause)
@@ -127,6 +133,10 @@ def store_masked_log(path: Path, report: DiagnosisReport, directory: Path) -> tu
     _write_new_file(log, text)
     _write_new_file(about, json.dumps(facts, indent=2) + "\n")
     return log, about
+
+
+def _mask_users_words(line: str) -> str:
+    return _USERS_WORDS.sub(lambda found: f"{found['key'] or found['ids']}{MASK}", line)
 
 
 def _write_new_file(path: Path, text: str) -> None:

@@ -52,6 +52,7 @@ from sparkctl.logs.line_patterns import (
     TracebackReader,
     find_stated_level,
     find_writer,
+    gives_advice,
     has_usual_name,
     is_below_error,
     is_group_of_exceptions,
@@ -66,6 +67,7 @@ from sparkctl.logs.line_patterns import (
     says_it_listens,
     says_it_tries_again,
     strip_group_frame,
+    tells_broken_connection,
     tells_exit_status,
 )
 from sparkctl.model.engine_metrics import EngineFact, EngineFactName, StatsLineKind
@@ -126,8 +128,8 @@ class EvidenceLine:
     """A line that may be evidence. ``serving``: the engine was ready by then. ``life``, ``moves`` and ``made`` count the
     lines before it that showed the engine at work, its progress, and generated tokens; ``ordinary``: see `LogAnalyzer`. ``raw``: the
     line's beginning as the log
-    has it; ``is_of_request``: it stands in the traceback of a request that failed; ``is_context``: an exception with a known cause
-    that was handled when another one came up; ``is_uncaught``: nothing caught this exception, so its program ended."""
+    has it; ``is_of_request``: it stands in the traceback of a request that failed; ``is_handled``: an exception that was handled
+    when another one came up, ``is_context``: and its cause is known; ``is_uncaught``: nothing caught this exception, so its program ended."""
 
     number: int
     text: str
@@ -139,6 +141,7 @@ class EvidenceLine:
     ordinary: int = 0
     raw: str = ""
     is_of_request: bool = False
+    is_handled: bool = False
     is_context: bool = False
     is_uncaught: bool = False
 
@@ -245,13 +248,15 @@ class TracebackBlock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailureCandidate:
-    """A line that a rule took for a failure. ``rule``: the words by which the rule knew it; ``survived``: the engine went on."""
+    """A line that a rule took for a failure. ``rule``: the words by which the rule knew it; ``survived``: the engine went on;
+    ``is_handled``: an exception that was handled when another one came up."""
 
     line: int
     cause: FailureCause
     weight: int
     rule: str | None
     survived: bool
+    is_handled: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -616,7 +621,7 @@ class LogAnalyzer:
             return None
         if not seen.text.startswith('{"') and not looks_like_error(QUOTED_WORDS.sub("", seen.text)):
             return None
-        is_rest = latest.text[:1].isspace() or looks_like_error(latest.text)
+        is_rest = latest.text[:1].isspace() or looks_like_error(latest.text) or gives_advice(latest.text)
         return seen if latest.number == seen.number or is_rest or tells_exit_status(seen.text) else None
 
     def _is_error_at_work(self, seen: EvidenceLine) -> bool:
@@ -674,6 +679,7 @@ class LogAnalyzer:
                     weight=seen.failure.weight,
                     rule=seen.failure.rule,
                     survived=self._has_survived(seen, seen.failure),
+                    is_handled=seen.is_handled,
                 )
                 for seen in self.failures
                 if seen.failure is not None
@@ -918,7 +924,7 @@ class LogAnalyzer:
                 weight = min(seen.failure.weight, FailureWeight.LOST)
                 handled = replace(seen.failure, weight=weight, fatal=False, is_inferred=True)
                 is_context = seen.failure.weight >= FailureWeight.LIKELY
-                self.failures[at] = replace(seen, failure=handled, is_context=is_context)
+                self.failures[at] = replace(seen, failure=handled, is_handled=True, is_context=is_context)
 
     def _forget_exception(self, number: int) -> None:
         """Forget what was taken for an exception at this line by its place alone: the traceback goes on after it."""
@@ -1245,7 +1251,7 @@ class LogAnalyzer:
             is_right_after = bool(self.tracebacks) and number - self.tracebacks[-1].last <= _MAX_CHAIN_LINES
             is_last_word = self.fatal_line is not None or (is_right_after and not self._is_request_traceback)
         else:
-            is_last_word = failure.cause is FailureCause.CRASHED and not is_serving
+            is_last_word = failure.cause in (FailureCause.CRASHED, FailureCause.WORKER_LOST) and not is_serving
         return is_last_word and any(failure_weight(seen) == FailureWeight.EXCEPTION for seen in self.open_failures)
 
     def _change_phase(self, phase: Phase, step: Step | None, line: LogLine) -> None:
@@ -1288,7 +1294,7 @@ def _read_content(engine: Engine, raw: str, text: str) -> LineContent | None:
     is_turning_point = text.startswith(_list_turning_points(engine))
     has_served = text.startswith(engine.signs.served) or (answered is not None and bool(answered["failed"]))
     is_answer = _answers_request(raw)
-    is_request_error = REQUEST_ERROR in plain or LOGGING_ERROR in plain
+    is_request_error = REQUEST_ERROR in plain or LOGGING_ERROR in plain or tells_broken_connection(plain)
     is_standstill = plain.startswith(engine.signs.standstill)
     has_header = TRACEBACK_HEADER in plain  # what follows is the error
     may_be_traceback = plain.startswith((" ", FRAME_START, *CHAIN_STARTS)) or has_header

@@ -61,6 +61,12 @@ _LATE_FACTS = (
     fact_rule("", "default chat template is no longer allowed", EngineFactName.CHAT_TEMPLATE, "the model brings none"),
     fact_rule(
         "",
+        "Can only get item pairs from a mapping",
+        EngineFactName.CHAT_TEMPLATE,
+        "it takes a tool call's arguments as an object only, and got text",
+    ),
+    fact_rule(
+        "",
         "forcing full prompt re-processing due to lack of cache data",
         EngineFactName.PREFIX_CACHE,
         "not used: a prompt was read again from its beginning",

@@ -104,6 +104,8 @@ REQUEST_HANDLER = lazy_pattern.compile(
 )
 # uvicorn's, before the traceback of a request that failed: the server goes on.
 REQUEST_ERROR = "Exception in ASGI application"
+# asyncio's, before the traceback of a connection that a client broke off.
+_BROKEN_CONNECTION = lazy_pattern.compile(r"Exception in callback _\w{1,40}Transport\.")
 # Python's logging, before the traceback of a record that could not be written: the program goes on, always.
 LOGGING_ERROR = "--- Logging error ---"
 PACKAGE_NAME, PACKAGE_VERSION = "Name: ", "Version: "  # the first two lines of `pip show`: they are read as one
@@ -216,6 +218,14 @@ def says_it_fails(text: str) -> bool:
     return _FAILS.match(text) is not None or tells_exit_status(text)
 
 
+_ADVICE_STARTS = ("Please ", "See ", "Try ", "Run ", "Use ", "For more ", "To fix ", "hint: ", "Hint: ", "HINT: ")
+
+
+def gives_advice(text: str) -> bool:
+    """Tell whether a program says in this line what to do after the error before it."""
+    return text.startswith(_ADVICE_STARTS)
+
+
 _LISTENS = re.compile(
     r"\b[Ll]istening (?:on|at)\b|\b[Rr]unning on (?:local URL\b|https?:|all addresses|\S{1,80}:\d{2,5}\b)|\bGUI go to: http"
 )
@@ -277,6 +287,11 @@ def is_below_error(level: str | None) -> bool:
     return level in _LEVELS_BELOW_ERROR
 
 
+def tells_broken_connection(text: str) -> bool:
+    """Tell whether asyncio says in this line that a connection of a client could not be closed."""
+    return "Exception in callback _" in text and _BROKEN_CONNECTION.search(text) is not None
+
+
 def is_warning(text: str) -> bool:
     """Tell whether a line calls itself a warning, in the form of any program."""
     return _WARNING_LINE.match(text) is not None
@@ -310,6 +325,7 @@ _SOURCE_NAME = (
     rf"(?:(?={_TIMESTAMP})"  # none: of what follows, nothing begins like a time, which is on each line where it is
     r"| {0,4}\| "  # buildkite
     r"|(?:[ \t]{0,8}[*+-] {1,3})?`{1,3}(?=[^\s`])"  # Markdown: a list of lines, each as code
+    r"|>>> (?=[\[/]|time=)"  # the prompt of a program in the same terminal
     r"|[^\x00-~]{1,3} {1,2}(?=[(\[A-Z])"  # the frame of a terminal's window (k9s), a symbol before the text
     r"|[ \t]{0,8}Line \d{1,7}: |\d{1,7}[:-](?=[(\[]|(?:INFO|WARNING|ERROR|Traceback)\b)"  # what numbers the lines: an editor, grep -n
     r"|\[[A-Za-z][\w -]{1,30}\] (?=\((?:[\w-]{1,40} ){0,3}(?:pid|rank)=)"  # a program's name for what another one prints

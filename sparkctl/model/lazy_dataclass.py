@@ -22,7 +22,10 @@ else:
         """Take what ``dataclasses.dataclass`` takes. A class that is not frozen with slots is left to that."""
 
         def decorate(cls):
-            if not (options.get("frozen") and options.get("slots")) or options.keys() - {"frozen", "slots", "kw_only"}:
+            is_usual = (
+                options.keys() <= {"frozen", "slots", "kw_only"} and options.get("frozen") and options.get("slots")
+            )
+            if not is_usual or any("Var[" in note for note in cls.__annotations__.values()):
                 return dataclasses.dataclass(cls, **options)
             return _make_frozen_class(cls, kw_only=options.get("kw_only", False))
 
@@ -55,10 +58,14 @@ else:
                 yield one
 
         def make_tables():
-            body = {"__doc__": "-", "__module__": cls.__module__, "__annotations__": notes} | defaults
+            # each type as a plain one: `dataclasses` would search every text for ClassVar, which takes half the time
+            kinds = {name: dataclasses.KW_ONLY if note.endswith("KW_ONLY") else object for name, note in notes.items()}
+            body = {"__doc__": "-", "__module__": cls.__module__, "__annotations__": kinds} | defaults
             body |= {name: own[name] for name in ("__orig_bases__",) if name in own}  # of a generic class
             twin = type(cls)(cls.__name__, cls.__bases__, body)
             known = dataclasses.dataclass(twin, init=False, repr=False, eq=False, kw_only=kw_only)
+            for name in kinds.keys() & known.__dataclass_fields__.keys():
+                known.__dataclass_fields__[name].type = notes[name]
             for name in _TABLES:
                 setattr(cls, name, getattr(known, name))
             return cls

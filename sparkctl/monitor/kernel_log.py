@@ -466,11 +466,10 @@ def _add_known_fault(verdict: Verdict, log: KernelLog) -> Verdict:
         return verdict
     if not any(_REGISTRATION_PATTERN.search(one.text) for one in verdict.evidence):
         return verdict
-    from sparkctl.engines.traps import load_traps
+    from sparkctl.engines.traps import load_node_traps
 
-    for trap in load_traps():
-        bad = trap.node
-        if bad and bad.what == "kernel" and bad.needs == "rdma" and re.fullmatch(bad.pattern, log.kernel):
+    for trap, bad in load_node_traps():
+        if bad.what == "kernel" and bad.needs == "rdma" and re.fullmatch(bad.pattern, log.kernel):
             evidence = Evidence(trap.meaning.format(version=log.kernel), _ORIGIN)
             return replace(verdict, evidence=(*verdict.evidence, evidence), remedy=trap.remedy)
     return verdict

@@ -332,7 +332,19 @@ def read_identity(root: str) -> Json:
         "configured": read_configured_sysctls(root),
         "swaps": parse_swaps(read_file(root + "/proc/swaps")),
         "earlyoom": read_earlyoom(root, packages.get("earlyoom")),
+        "bios": read_text_file(root + "/sys/class/dmi/id/bios_version"),
+        "nic_firmware": read_nic_firmware(root),
     }
+
+
+def read_nic_firmware(root: str) -> str | None:
+    """Return the firmware of the RDMA cards: one version, or several with commas; None without a card."""
+    place = root + "/sys/class/infiniband"
+    try:
+        found = {read_text_file(f"{place}/{name}/fw_ver") for name in os.listdir(place)}  # noqa: PTH208
+    except OSError:
+        return None
+    return ", ".join(sorted(one for one in found if one)) or None
 
 
 def read_package_versions(root: str) -> dict[str, str]:

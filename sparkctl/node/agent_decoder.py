@@ -13,6 +13,7 @@ from sparkctl.model.sample import Sample
 from sparkctl.model.text.sanitize import load_json, sanitize_line, truncate_text
 
 AGENT_PROTOCOL = 1  # what the agent of this version speaks; to import the agent takes a hundredth of `status`
+_MAX_LINES, _MAX_LINE_CHARS = 64, 400  # of the kernel, in one sample: what it sends at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,8 @@ class EarlyoomStatus:
 class AgentHello:
     """The node's identity. ``sysctl``: running kernel settings (vm.) by name; ``up``: seconds since boot.
 
-    ``docker``, ``toolkit``: versions of the installed packages. ``earlyoom`` None: not installed.
+    ``docker``, ``toolkit``: versions of the installed packages. ``earlyoom`` None: not installed. ``bios``, ``nic_firmware``:
+    versions of the machine's firmware and of its ConnectX cards'.
     """
 
     host: str | None = None
@@ -66,6 +68,8 @@ class AgentHello:
     configured: tuple[SysctlSetting, ...] = ()
     swaps: tuple[SwapDevice, ...] | None = None
     earlyoom: EarlyoomStatus | None = None
+    bios: str | None = None
+    nic_firmware: str | None = None
 
 
 RepeatedFields = dict[str, tuple[object, object]]
@@ -110,15 +114,13 @@ def _sanitize_kernel_lines(sample: Sample | None) -> Sample | None:
     """Return a sample with printable, bounded lines of the kernel."""
     if sample is None or sample.kernel is None or not (sample.kernel.lines or sample.kernel.trouble):
         return sample
-    from sparkctl.node.kernel_log import MAX_LINE_CHARS, MAX_WAITING_LINES
-
     lines = tuple(
         replace(
             line,
-            text=truncate_text(sanitize_line(line.text), MAX_LINE_CHARS),
+            text=truncate_text(sanitize_line(line.text), _MAX_LINE_CHARS),
             devices=tuple(truncate_text(sanitize_line(one), 80) for one in line.devices[:4]),
         )
-        for line in sample.kernel.lines[:MAX_WAITING_LINES]
+        for line in sample.kernel.lines[:_MAX_LINES]
     )
-    trouble = sample.kernel.trouble and truncate_text(sanitize_line(sample.kernel.trouble), MAX_LINE_CHARS)
+    trouble = sample.kernel.trouble and truncate_text(sanitize_line(sample.kernel.trouble), _MAX_LINE_CHARS)
     return replace(sample, kernel=replace(sample.kernel, lines=lines, trouble=trouble))

@@ -129,18 +129,20 @@ async def request_unix(
     method: str,
     path: str,
     *,
+    body: bytes | None = None,
     timeout: float,
     largest: int | None,
 ) -> HttpResponse:
-    """Send a request to a unix socket on the node; raises as `request_tcp`, and for Docker's socket its own errors.
+    """Send a request to a unix socket on the node, ``body`` as JSON; raises as `request_tcp`, and for Docker's socket its own
+    errors.
 
     ``largest``: the largest accepted body in bytes; None: 32 MiB.
     """
     async with asyncio.timeout(timeout):
         reader, writer = await link.open_unix(socket)
-
+        kind = [("Content-Type", "application/json")] if body else ()
         return await send_request(
-            reader, writer, method=method, path=path, host="localhost", body=None, headers=(), largest=largest
+            reader, writer, method=method, path=path, host="localhost", body=body, headers=kind, largest=largest
         )
 
 

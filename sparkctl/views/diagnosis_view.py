@@ -197,9 +197,10 @@ def _format_rest(count: int) -> list[str]:
 def _format_candidate(one: FailureCandidate) -> str:
     rule = f', rule "{_quote(one.rule)}"' if one.rule else ""
     end = ", the engine went on" if one.survived else ""
-    words = next(
-        words for weight, words in reversed(_WEIGHT_WORDS.items()) if weight <= one.weight
-    )  # one told of another weighs between
+    # One told of another weighs between.
+    words = next(words for weight, words in reversed(_WEIGHT_WORDS.items()) if weight <= one.weight)
+    if one.is_handled:
+        words = "another exception came up while it was handled"
     return f"line {one.line}: {one.cause}, weight {one.weight} ({words}){rule}{end}"
 
 

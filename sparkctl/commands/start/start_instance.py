@@ -64,7 +64,6 @@ from sparkctl.monitor.switch_journal_io import SwitchInProgress
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.profiles.profile_lint import StartWarning, list_start_warnings, refuse_wrong_flags
 from sparkctl.profiles.setting_proof import SettingProof
-from sparkctl.transport.docker import docker_client
 from sparkctl.transport.node_session import NodeSession
 
 _QUEUE_SECONDS = 3.0  # between two looks whether another operation has ended
@@ -161,8 +160,6 @@ class _StartRun:
         refuse_wrong_node_count(self.request.profile, self.request.nodes)
         async with AsyncExitStack() as stack:
             sessions = [await open_session(stack, self.ctx, node, self.emit) for node in self.request.nodes]
-            if not self.request.dry_run:
-                docker_client.preload_docker_sdk()
             ended = await wait_for_turn(
                 self.ctx, self.request, self.emit, stack, lambda taken: self._prepare_and_lock(taken, sessions)
             )

@@ -22,7 +22,6 @@ from sparkctl.model.launch_plan import ContainerLabel
 from sparkctl.model.memory_fit import MemoryFit
 from sparkctl.model.node import Node, NodeName
 from sparkctl.profiles.profile_library import ProfileLibrary
-from sparkctl.transport.docker import docker_client
 from sparkctl.transport.node_session import NodeSession, SharedSession, isolate_node_failures
 
 _UNCHANGED_MESSAGE = "interrupted before anything was changed"
@@ -87,7 +86,6 @@ class _ChainRun:
             sessions = {name: await open_session(stack, self.ctx, node, emit) for name, node in nodes.items()}
             if self.chain[-1].dry_run:
                 return await self._check_everything(self._share(sessions, {}), emit, emit)
-            docker_client.preload_docker_sdk()
             locks: dict[NodeName, NodeLock] = {}
 
             async def lock_nodes(taken: AsyncExitStack) -> None:

@@ -38,7 +38,6 @@ from sparkctl.model.node import Node, NodeName
 from sparkctl.model.switch_plan import SwitchJournal, SwitchPlan, SwitchStep
 from sparkctl.model.text.secrets import redact_words
 from sparkctl.monitor.switch_journal_io import list_finish_commands
-from sparkctl.transport.docker import docker_client
 from sparkctl.transport.node_session import NodeSession, SharedSession
 
 _UNCHANGED_MESSAGE = "interrupted before anything was changed"
@@ -84,8 +83,6 @@ class _SwitchRun:
         async with AsyncExitStack() as stack:
             for node in self.request.known:
                 self.sessions[node.name] = await open_session(stack, self.ctx, node, emit)
-            if not self.request.dry_run:
-                docker_client.preload_docker_sdk()
             plan = await interruptible(self._plan_switch(self.ctx), _UNCHANGED_MESSAGE)
             goes = frozenset(container for _, container in _list_stopped_container_ids(plan))
             warnings = () if plan.is_there else tuple(check_flags(self.request, self.sites, goes))

@@ -197,10 +197,9 @@ KERNEL_FAILURES = (
         needle="ssertion error ",
     ),
     failure_rule(
-        r"(?:nvrtc|nvcc|NVRTC)\b.{0,60}\binvalid value for --gpu-architecture|nvcc fatal {0,4}: {0,4}Unsupported gpu architecture"
-        r"(?: '(?P<gpu>\w{1,40})')?",
+        r"(?:nvrtc|nvcc|NVRTC)\b.{0,60}\binvalid value for --gpu-architecture|nvcc fatal {1,4}: {1,4}Unsupported gpu architecture",
         FailureCause.KERNEL_UNSUPPORTED,
-        "The image's CUDA compiler is older than this GPU and does not know it[: {gpu}] (a GB10 is sm_121).",
+        "The image's CUDA compiler is older than this GPU and does not know it (a GB10 is sm_121).",
         "Take an image of CUDA 13 (12.9 at least).",
         needle=("invalid value for --gpu-architecture", "Unsupported gpu architecture"),
         on="image",
@@ -280,6 +279,7 @@ KERNEL_FAILURES = (
         r"|(?:Failed to find|[Cc]ould not find|No) (?:an? |any |suitable |valid |available |compatible |\w{2,20} ){0,3}kernels? "
         r"(?:that|which|for|found|available|implements)\b[^.]{0,100}"
         r"|[\w ./-]{1,80} (?:not implemented|not supported|unsupported|not available) (?:on|for|by) (?:Blackwell|GB10|DGX Spark)\b"
+        r"|\b\w{2,20} kernels? (?:(?:is|are|was|were) )?not found\b.{0,80}"
         r"|(?:GEMM|gemm|grouped_mm|scaled_mm)[\w ]{0,40}(?:not supported|no valid|not implemented)[\w ]{0,40}(?:SM|sm_?)\d+)",
         FailureCause.KERNEL_UNSUPPORTED,
         "A GPU kernel was not made for this GPU (a GB10 is sm_121): {what}",
@@ -853,8 +853,9 @@ IMAGE_FAILURES = (
         rf"{EXCEPTION_PREFIX}(?P<what>.{{0,160}}?(?:(?:is|was|to) be(?:en)? not installed|(?:is|are) not installed"
         rf"|requires \"[\w.-]{{1,40}}\" to be installed"
         rf"|[Yy]ou need to install [\w.-]{{1,40}}|\b[\w+-]{{2,40}} not installed on your system|Could not load libtorchcodec"
-        rf"|packages? that were not found in your environment: [\w., -]{{1,120}}"
+        rf"|packages? that were not found in your environment: [\w., -]{{1,120}}|\b[\w-]{{2,40}} package not found\b"
         rf"|requires the [\w .-]{{1,60}} library but it was not found in your environment"
+        r"|hasn't been generated yet, you must run `[^`]{1,80}`"
         r"|seems to be not installed|requires? [\w.-]{1,40}: (?:`?pip install )[\w.-]{1,40}|[Rr]un `pip install [^`]{1,80}`"
         r"|No package metadata was found for \S{1,60}|is required for a normal functioning of this module.{0,100}"
         r"|requires the .{0,60}extensions? \(.{1,80}\)"
@@ -874,6 +875,7 @@ IMAGE_FAILURES = (
             "Could not load libtorchcodec",
             " not installed",
             "that were not found in your environment",
+            *(" package not found", " been generated yet, you must run"),
             "pip install",
             "No package metadata was found for",
             "normal functioning of this module",
@@ -1414,6 +1416,25 @@ _PROGRAM_DEATHS = (
 )
 
 CRASH_FAILURES = (
+    failure_rule(  # one of many programs that say so goes on without it
+        r"^(?P<name>[\w.-]{2,60}) is not installed\.?\s*$",
+        FailureCause.BROKEN_IMAGE,
+        "The image lacks {name}.",
+        "Take an image that holds it, or install it when the image is built.",
+        needle=" is not installed",
+        on="image",
+        weight=FailureWeight.DYING,
+        warning=True,
+    ),
+    failure_rule(
+        r"^Error: P(?P<code>[1-4]\d{3}): (?P<what>Can't reach database server .{1,200}|.{0,60}\b[Tt]imed out\b.{0,200})",
+        FailureCause.WORKER_LOST,
+        "The program's database does not answer (Prisma P{code}): {what}",
+        "Start the database first and wait until it is healthy, or correct its address (env.DATABASE_URL).",
+        needle=("Can't reach database", "imed out"),
+        on="env.DATABASE_URL",
+        weight=FailureWeight.EXCEPTION,
+    ),
     failure_rule(
         rf"{EXCEPTION_PREFIX}.*Unknown quantization (?:method|scheme|strategy):? (?P<name>[\w-]+)"
         rf"|{EXCEPTION_PREFIX}.*Quantization method specified in the model config \((?P<its>[^)]*)\) does not match"
@@ -1759,6 +1780,16 @@ CRASH_FAILURES = (
         "Take another tag of this image, whose transformers and engine belong together. If it is the model's own config, take the model from the "
         "repository that this engine names.",
         needle="Config' object has no attribute '",
+        on="image",
+        weight=FailureWeight.EXCEPTION,
+    ),
+    failure_rule(
+        r"^AttributeError: '?(?P<name>(?=[A-Z])\w{0,60}?(?:Tokenizers?|Processor)(?:Fast|Backend)?)'? (?:object )?has no attribute "
+        r"'?(?P<what>\w{1,60})",
+        FailureCause.BROKEN_IMAGE,
+        "The image's transformers is another version than the engine, or the model's own code, was written for: {name} has no {what}.",
+        _OTHER_TAG_REMEDY,
+        needle=" has no attribute ",
         on="image",
         weight=FailureWeight.EXCEPTION,
     ),

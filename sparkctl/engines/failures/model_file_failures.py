@@ -126,7 +126,8 @@ _CORRUPT_FAILURES = (
         on=_MODEL_PATH_FIELD,
     ),
     failure_rule(
-        rf"{EXCEPTION_PREFIX}.*No such file or directory: ['\"]?(?P<path>[^'\"]*\.(?:json|safetensors|gguf|bin|model|txt|jinja))(?=['\"]|\s*$)",
+        rf"{EXCEPTION_PREFIX}.*No such file or directory: ['\"]?(?P<path>[^'\"]*\.(?:json|safetensors|gguf|bin|model|txt|jinja|engine|plan|onnx"
+        r"|pth?|ckpt))(?=['\"]|\s*$)",
         FailureCause.MODEL_FILES,
         "{path} is not there.",
         "Finish the download, or correct the path or its mount.",

@@ -7,7 +7,7 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
-from sparkctl.engines.traps import load_traps
+from sparkctl.engines.traps import load_node_traps
 from sparkctl.model.finding import Finding, FindingEvidence, FindingKind, Severity, sort_by_severity
 from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.node import NodeName
@@ -79,6 +79,7 @@ def _parse_first_limit(limits: str) -> float:
 
 
 _AFTER_RESTART_NOTE = "it takes effect at the next restart"
+_NIC_FIRMWARE = "ConnectX firmware"
 _VERSION_FIELDS = (
     ("DGX OS", "os"),
     ("kernel", "kernel"),
@@ -87,7 +88,12 @@ _VERSION_FIELDS = (
     ("container toolkit", "toolkit"),
     ("", "distribution"),
     ("Python", "python"),
+    ("BIOS", "bios"),
+    (_NIC_FIRMWARE, "nic_firmware"),
 )
+# of what the system brings, and where firmware alone differs
+_UPGRADES = ("sudo apt update && sudo apt full-upgrade", "sudo fwupdmgr refresh && sudo fwupdmgr upgrade")
+_NOT_COMPARED = ("BIOS",)  # each maker of a Spark numbers its own
 _MAX_MIN_FREE_KIB = 2 * 1024 * 1024  # of vm.min_free_kbytes: memory that no engine can use
 _MAX_EARLYOOM_BYTES = 4 * GIB  # a good configuration may leave less than this
 _MIN_EARLYOOM_BYTES = GIB // 2
@@ -136,7 +142,11 @@ def compare_node_versions(nodes: Mapping[NodeName, AgentHello]) -> Iterator[Find
     first, reference = next(iter(nodes.items()), ("", AgentHello()))
     for node, hello in [*nodes.items()][1:]:
         pairs = zip(_collect_versions(reference).items(), _collect_versions(hello).values(), strict=True)
-        unlike = [(what, here, there) for (what, there), here in pairs if here and there and here != there]
+        unlike = [
+            (what, here, there)
+            for (what, there), here in pairs
+            if here and there and here != there and what not in _NOT_COMPARED
+        ]
         if unlike:
             words = "; ".join(f"{what} {here} here, {there} on {first}".strip() for what, here, there in unlike)
             yield Finding(
@@ -144,7 +154,8 @@ def compare_node_versions(nodes: Mapping[NodeName, AgentHello]) -> Iterator[Find
                 Severity.WARNING,
                 node,
                 f"{words}: two Sparks that work together should have the same",
-                remedy="on the older one: sudo apt update && sudo apt full-upgrade (when nothing important runs), then restart it",
+                remedy=f"on the older one: {_UPGRADES[all(what == _NIC_FIRMWARE for what, _, _ in unlike)]} "
+                "(when nothing important runs), then restart it",
                 evidence=tuple(FindingEvidence(f"{what} here", here, None, "identity") for what, here, _ in unlike)
                 + tuple(FindingEvidence(f"{what} on {first}", there, None, "identity") for what, _, there in unlike),
             )
@@ -267,9 +278,7 @@ def _check_reserved_memory(node: NodeName, sample: Sample) -> Iterator[Finding]:
 def _check_known_bad_versions(node: NodeName, hello: AgentHello, sample: Sample) -> Iterator[Finding]:
     """Yield the known traps of these versions. What meminfo shows of KHO itself is told by `_check_reserved_memory`."""
     is_kho_known = sample.detail is not None and sample.detail.cma_free is not None
-    for trap in load_traps():
-        if (bad := trap.node) is None:
-            continue
+    for trap, bad in load_node_traps():
         version = getattr(hello, bad.what)
         if not isinstance(version, str) or re.fullmatch(bad.pattern, version) is None:
             continue

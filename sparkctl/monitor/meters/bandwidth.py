@@ -3,6 +3,8 @@
     GB/s = decode steps per second x bytes per step
     bytes per step = weights that a step reads + draft model x its passes + KV cache of the running context + linear layers' state
 
+Of data-parallel engines each has its part of the requests, and of the experts. It steps by itself, and reads all else whole.
+
 A step takes a few rows of an embedding table, and nothing of a vision tower: these are not counted. Prompts are bound by
 arithmetic and read what nobody counts, so there is no estimate while they take a good part of the time, and none
 without decode steps.
@@ -30,7 +32,8 @@ FORMULA = "GB/s = decode steps/s x (weights + experts + draft model x passes + K
 _MAX_PROMPT_TOKENS_PER_STEP = 30.0
 # Skew of the choice of experts: Qwen3-30B-A3B took 90 % of its choices from 65 of 128 experts over mixed prompts.
 _HOT_CHOICES = 0.9
-# How much more than by a choice at random can be read: an H100's counter, which may be 6 % off, showed 5 % more of such a model.
+# How much more than by a choice at random can be read: an H100's counter, which may be 6 % off, showed 9 % more for four tokens
+# (vLLM reads an expert again for each of so few), and no more than 1 % for eight and 32.
 _MOST_ABOVE_RANDOM = 1.15
 
 
@@ -81,24 +84,26 @@ class ExpertReads:
     per_token: int
     are_parameters: bool = False
 
-    def count_touched_experts(self, tokens: float) -> tuple[float, float, float]:
+    def count_touched_experts(self, tokens: float, unlike: float | None = None) -> tuple[float, float, float]:
         """Return how many experts of a layer ``tokens`` touch: at least, at random, and at most. For one token all are equal.
 
         At random: N(1 - (1 - k/N)^T). At least: half of the experts get nine tenths of the choices, as a real model's do.
-        At most: somewhat more than at random, and never more than if no two tokens chose the same one.
+        At most: somewhat more than at random, and never more than if no two tokens chose the same one. ``unlike``: how many
+        of the tokens must be different from each other, if not all: what repeats a token chooses the same experts.
         """
+        fewest = tokens if unlike is None else min(tokens, unlike)
         share = self.per_token / self.count
         random = self.count * (1 - (1 - share) ** tokens)
         hot = min(1.0, 2 * _HOT_CHOICES * share)
-        skewed = self.count / 2 * ((1 - (1 - hot) ** tokens) + (1 - (1 - (2 * share - hot)) ** tokens))
+        skewed = self.count / 2 * ((1 - (1 - hot) ** fewest) + (1 - (1 - (2 * share - hot)) ** fewest))
         most = min(float(self.count), self.per_token * max(1.0, tokens))
         most = min(most, max(self.per_token, random * _MOST_ABOVE_RANDOM))
         least = float(self.per_token) if self.are_parameters else max(self.per_token, skewed)
         return min(least, most), min(max(random, least), most), most
 
-    def estimate_read_bytes(self, tokens: float) -> tuple[float, float]:
+    def estimate_read_bytes(self, tokens: float, unlike: float | None = None) -> tuple[float, float]:
         """Return the bytes of the experts that ``tokens`` touch, at least and at most."""
-        least, _, most = self.count_touched_experts(tokens)
+        least, _, most = self.count_touched_experts(tokens, unlike)
         return least * (self.bytes / self.count), most * (self.bytes / self.count)
 
 
@@ -174,7 +179,10 @@ def estimate_bandwidth(
     if numbers.activity is not EngineActivity.DECODING or not numbers.steps or _explain_blank(numbers):
         return None
     tokens = _count_step_tokens(numbers, reads)
-    least, most = reads.experts.estimate_read_bytes(tokens) if reads.experts else (0.0, 0.0)
+    unlike = _count_unlike_tokens(numbers, reads)
+    copies = _count_copies(numbers)
+    least, most = reads.experts.estimate_read_bytes(tokens, unlike) if reads.experts else (0.0, 0.0)
+    least, most = least / copies, most / copies
     draft = (reads.draft or 0) * reads.draft_passes
     context = _context_bytes(numbers, reads)
     always = reads.weights + draft + (context or 0.0) + _count_state_bytes(numbers, reads, tokens)
@@ -301,6 +309,15 @@ def _count_step_tokens(numbers: EngineMeter, reads: DecodeStepReads) -> float:
     return (numbers.batch or 1.0) * (1 + reads.draft_tokens)
 
 
+def _count_copies(numbers: EngineMeter) -> int:
+    return 1 if numbers.step_load is None else numbers.step_load.copies
+
+
+def _count_unlike_tokens(numbers: EngineMeter, reads: DecodeStepReads) -> float | None:
+    """Return the requests where drafts are copied from the text, not a model's: a text that repeats itself drafts the same tokens."""
+    return (numbers.batch or 1.0) if reads.draft_tokens and not reads.draft_passes else None
+
+
 def _explain_implausible(reads: DecodeStepReads, least: float, draft: float, context: float) -> str:
     """Return which input must be wrong: the largest size, because steps are counted and sizes are typed by hand."""
     parts = {
@@ -323,13 +340,14 @@ def _context_bytes(numbers: EngineMeter, reads: DecodeStepReads) -> float | None
 
 def _count_state_bytes(numbers: EngineMeter, reads: DecodeStepReads, tokens: float) -> float:
     """Return what linear layers read of each request, and write for each token: drafts that are rejected leave the state before."""
-    return reads.state_per_request * ((numbers.batch or 1.0) + tokens)
+    return reads.state_per_request * ((numbers.batch or 1.0) + tokens) / _count_copies(numbers)
 
 
 def _get_context_tokens(numbers: EngineMeter) -> float | None:
-    """Return the mean over the same steps; where only the log is known, its last line."""
+    """Return the mean over the same steps, of one engine; where only the log is known, its last line."""
     kv_tokens = None if numbers.step_load is None else numbers.step_load.kv_tokens
-    return numbers.kv_tokens if kv_tokens is None else kv_tokens
+    kv_tokens = numbers.kv_tokens if kv_tokens is None else kv_tokens
+    return None if kv_tokens is None else kv_tokens / _count_copies(numbers)
 
 
 def _list_step_inputs(numbers: EngineMeter) -> list[tuple[str, str]]:
@@ -358,13 +376,15 @@ def _list_read_inputs(
             inputs.append(("", "a separate embedding table counts as read, so this is some percent too high"))
         if reads.ranks > 1:
             inputs.append(("nodes", f"{reads.ranks}, each reads its share"))
+    if (copies := _count_copies(numbers)) > 1:
+        inputs.append(("engines", f"{copies} (data parallel), each has its part of requests, context and experts"))
     if reads.weights:
         inputs.append(("weights", _format_gigabytes(reads.weights)))
     if reads.experts is not None:
         drafts = " with their drafts" if reads.draft_tokens else ""
         inputs.append(("tokens a step", f"{tokens:.1f} = {numbers.batch or 1.0:.1f} requests{drafts}"))
         name = "active share" if reads.experts.are_parameters else "experts"
-        inputs.append((name, _format_experts(reads.experts, tokens)))
+        inputs.append((name, _format_experts(reads.experts, tokens, _count_unlike_tokens(numbers, reads))))
     if reads.draft is None:
         inputs.append(("draft model", "not counted: set model.draft_weights in the profile"))
     elif reads.draft:
@@ -384,12 +404,12 @@ def _list_read_inputs(
     return inputs
 
 
-def _format_experts(experts: ExpertReads, tokens: float) -> str:
-    least, most = experts.estimate_read_bytes(tokens)
+def _format_experts(experts: ExpertReads, tokens: float, unlike: float | None) -> str:
+    least, most = experts.estimate_read_bytes(tokens, unlike)
     if tokens <= 1:
         chosen, all_experts = (_format_expert_count(experts, one) for one in (experts.per_token, experts.count))
         return f"{_format_gigabytes(least)} (one token's: {chosen} of {all_experts})"
-    counts = [_format_expert_count(experts, one) for one in experts.count_touched_experts(tokens)]
+    counts = [_format_expert_count(experts, one) for one in experts.count_touched_experts(tokens, unlike)]
     return (
         f"{_format_gigabytes(least)} to {_format_gigabytes(most)} ({tokens:.0f} tokens at once: {counts[0]} to {counts[2]} of "
         f"{_format_expert_count(experts, experts.count)}, at random {counts[1]})"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable, Iterator, Mapping
 
 from sparkctl.model.launch_plan import DockerRunSpec, LaunchPlan, Mount
@@ -112,6 +111,8 @@ def _build_cdi_request(devices: list[str]) -> Body | None:
 def _build_gpu_request(text: str) -> Body:
     """Build a GPU request from ``all``, ``2``, ``device=0`` or ``"device=0,1",capabilities=utility``, like `docker run --gpus`."""
     request: Body = {"Driver": "", "Count": 0, "DeviceIDs": None, "Capabilities": [["gpu"]], "Options": {}}
+    import csv  # only here
+
     for field in next(csv.reader([text])):
         key, given, value = field.partition("=")
         if not given:

@@ -1,4 +1,4 @@
-"""Client of one node's Docker Engine: reads over a raw channel (fast to start), changes through the docker SDK.
+"""Client of one node's Docker Engine, over a raw channel (fast to start); downloads go through the docker SDK.
 
 Beside it, a directory as the context of `docker build`: the same files give the same archive and the same hash.
 """
@@ -44,7 +44,7 @@ MAX_ANSWER_BYTES = (
 )  # bytes: a list of a thousand containers has a quarter of that; decoding more blocks the event loop
 CHANGE_TIMEOUT_SECONDS = 60.0
 _STOP_MARGIN_SECONDS = 20.0  # time for a stop beyond its grace period
-_HTTP_NOT_FOUND = 404
+_HTTP_NOT_MODIFIED, _HTTP_NOT_FOUND = 304, 404  # 304: it runs already, or has ended already
 # Seconds after a container's end until which its events are read: a busy Docker writes them late, and answers when the time has come.
 _EVENT_DELAYS = (1, 5)
 _PULL_SILENCE_SECONDS = (
@@ -54,7 +54,7 @@ T = TypeVar("T")
 
 
 def preload_docker_sdk() -> None:
-    """Import the SDK in a thread while the nodes are read: it saves the first change a tenth of a second."""
+    """Import the SDK in a thread while the nodes are read: it saves the first download a tenth of a second."""
     asyncio.get_running_loop().run_in_executor(None, import_module, "docker")
 
 
@@ -153,7 +153,7 @@ class DockerClient:
 
     async def remove_image(self, ref: str) -> None:
         """Take away one name of an image; with its last name it goes. Raises `DockerError` if a container uses it."""
-        await self._call_sdk(lambda api: api.remove_image(ref))
+        await self._send_change("DELETE", f"/images/{quote(ref, safe='/:')}")
 
     async def create_container(self, plan: LaunchPlan) -> str:
         """Create the plan's container, not started; return its id.
@@ -164,12 +164,8 @@ class DockerClient:
 
     async def create_from_body(self, name: str, body: create_request.Body) -> str:
         """Create a container from Docker's own JSON; raises as `rank_start`."""
-
-        def create(api: APIClient) -> str:
-            answer = api.create_container_from_config(body, name)  # type: ignore[no-untyped-call]
-            return str(answer["Id"])
-
-        return await self._call_sdk(create)
+        answer = await self._send_change("POST", f"/containers/create?name={quote(name)}", json.dumps(body).encode())
+        return str(self._decode_object(answer).get("Id"))
 
     async def pull_image(
         self, name: str, platform: str, login: Mapping[str, str] | None, report: Callable[[dict[str, object]], None]
@@ -205,7 +201,7 @@ class DockerClient:
 
     async def start_container(self, ref: str) -> None:
         """Start a created container. Raises GpuRuntimeMissing, PortInUse, DiskFull; it then stays in state created."""
-        await self._call_sdk(lambda api: api.start(ref))
+        await self._change_container(ref, "start")
 
     async def stop_container(self, ref: str, grace: float) -> None:
         """Stop a container; kill it after ``grace`` seconds. A container that has ended already is no error.
@@ -214,7 +210,7 @@ class DockerClient:
         """
         seconds = max(0, round(grace))
         try:
-            await self._call_sdk(lambda api: api.stop(ref, timeout=seconds), limit=seconds + _STOP_MARGIN_SECONDS)
+            await self._change_container(ref, f"stop?t={seconds}", seconds + _STOP_MARGIN_SECONDS)
         except DockerBusy as busy:
             raise unkillable_error(
                 self.node_name, f"no answer to its stop within {seconds + _STOP_MARGIN_SECONDS:g} s"
@@ -222,16 +218,16 @@ class DockerClient:
 
     async def signal_container(self, ref: str, name: str) -> None:
         """Send a signal to a container's first process. Raises `DockerError` where it does not run."""
-        await self._call_sdk(lambda api: api.kill(ref, signal=name))
+        await self._change_container(ref, f"kill?signal={name}")
 
     async def rename_container(self, ref: str, name: str) -> None:
         """Give a container another name. Raises ContainerNameInUse, ContainerNotFound."""
-        await self._call_sdk(lambda api: api.rename(ref, name))
+        await self._change_container(ref, f"rename?name={quote(name)}")
 
     async def remove_container(self, ref: str, force: bool = False) -> None:
         """Remove a container with its log; with ``force``, also a running one. A removal in progress is no error."""
         try:
-            await self._call_sdk(lambda api: api.remove_container(ref, force=force))
+            await self._send_change("DELETE", f"/containers/{quote(ref, safe='')}?force={int(force)}")
         except DockerError as error:
             if "already in progress" not in error.message:
                 raise
@@ -284,7 +280,27 @@ class DockerClient:
             "see on the node whether it is Docker that answers there: docker version",
         )
 
-    async def _call_sdk(self, call: Callable[[APIClient], T], limit: float = CHANGE_TIMEOUT_SECONDS) -> T:
+    async def _change_container(self, ref: str, action: str, limit: float = CHANGE_TIMEOUT_SECONDS) -> None:
+        await self._send_change("POST", f"/containers/{quote(ref, safe='')}/{action}", limit=limit)
+
+    async def _send_change(
+        self, method: str, path: str, body: bytes = b"", limit: float = CHANGE_TIMEOUT_SECONDS
+    ) -> http_client.HttpResponse:
+        """Send a change and return the answer. Raises Docker's refusal, and why it does not answer."""
+        whole = f"/v{await self.api_version()}{path}"
+        try:
+            answer = await http_client.request_unix(
+                self._link, DOCKER_SOCKET, method, whole, body=body, timeout=limit, largest=MAX_ANSWER_BYTES
+            )
+        except TimeoutError as error:
+            raise await self._explain_timeout(limit) from error
+        except http_client.InvalidHttpResponse as error:
+            raise await self._explain_broken_call(error.message) from error
+        if not answer.is_success and answer.status != _HTTP_NOT_MODIFIED:
+            raise self._explain_refusal(answer.status, answer.body.decode("utf-8", "replace"))
+        return answer
+
+    async def _call_sdk(self, call: Callable[[APIClient], T], limit: float) -> T:
         """Run one SDK call in a thread, because it blocks, with its own client, as that is not documented as thread-safe."""
         import docker  # imported late: it takes a tenth of a second
         import docker.errors
@@ -313,7 +329,7 @@ class DockerClient:
             docker.errors.DockerException,
             OSError,
         ) as error:
-            raise await self._explain_broken_call(error) from error
+            raise await self._explain_broken_call(str(error)) from error
 
     async def _explain_timeout(self, limit: float) -> SparkctlError:
         """Return the error for a timeout: check whether the daemon hangs, or only this call."""
@@ -324,14 +340,14 @@ class DockerClient:
         what = f"Docker on {self.node_name} answers, but did not get this done within {limit:g} s"
         return DockerBusy(self.node_name, what, "on the node: sudo journalctl -u docker -u containerd -n 50")
 
-    async def _explain_broken_call(self, error: Exception) -> SparkctlError:
+    async def _explain_broken_call(self, words: str) -> SparkctlError:
         """Return the error for a call that broke off: check the socket again."""
         try:
             await self.ping()
         except SparkctlError as reason:
             return reason
         return DockerUnavailable(
-            self.node_name, f"Docker on {self.node_name} broke off in the middle: {error}", _STATUS_HINT
+            self.node_name, f"Docker on {self.node_name} broke off in the middle: {words}", _STATUS_HINT
         )
 
 

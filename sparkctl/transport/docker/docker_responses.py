@@ -14,7 +14,6 @@ from sparkctl.model.container import Container, ContainerState
 from sparkctl.model.launch_plan import ContainerLabel
 from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.text.sanitize import load_json, truncate_text
-from sparkctl.model.text.secrets import find_secret_arguments, find_secret_values
 
 Json = Mapping[str, object]
 _ZERO_TIME = "0001-01-01"  # Go's zero time
@@ -231,6 +230,8 @@ def parse_container(data: Json) -> Container:
 
 def parse_secret_values(data: Json) -> frozenset[str]:
     """Read the secret values out of ``GET /containers/ID/json``: environment, entry point, command, log options."""
+    from sparkctl.model.text.secrets import find_secret_arguments, find_secret_values  # not for a list of containers
+
     config, log = _get_object(data, "Config"), _get_object(_get_object(data, "HostConfig"), "LogConfig")
     pairs = [text.partition("=")[::2] for text in _keep_texts(config.get("Env"))]
     pairs += [(key, value) for key, value in _get_object(log, "Config").items() if isinstance(value, str)]

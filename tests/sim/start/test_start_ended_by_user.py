@@ -50,7 +50,7 @@ async def start_and_end_by(sparks: SimulatedSparks, state: Path, profile: str, h
             elif how == "kill":
                 async with NodeSession(node) as session:
                     await session.link.connect()
-                    killing = session.docker._call_sdk(lambda api: api.kill(container))  # noqa: B023 - awaited below
+                    killing = session.docker.signal_container(container, "SIGKILL")
                     ending.append(asyncio.ensure_future(killing))
                     await ending[0]
             else:

@@ -85,6 +85,7 @@ def _exit_codes() -> str:
 def _causes() -> str:
     return "\n".join(
         f"### {cause}\n{CAUSE_MEANINGS[cause][0].upper()}{CAUSE_MEANINGS[cause][1:]}. **Do:** {words.CAUSE_REMEDIES[cause]}\n"
+        + (f"\n**Example:** `{words.CAUSE_EXAMPLES[cause]}`\n" if cause in words.CAUSE_EXAMPLES else "")
         for cause in FailureCause
     )
 

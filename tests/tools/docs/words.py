@@ -112,6 +112,50 @@ CAUSE_REMEDIES: dict[FailureCause, str] = {
     FailureCause.TIMED_OUT: "Raise the phase's limit in `start.timeouts`, or read the log of the phase that took so long.",
 }
 
+# A line by which a log shows the cause. The guard's word, and a container that ended with 0, stand in no log.
+CAUSE_EXAMPLES: dict[FailureCause, str] = {
+    FailureCause.STARTUP_MEMORY_CHECK: "ValueError: Free memory on device cuda:0 (93.47/119.7 GiB) on startup is less than desired GPU memory utilization (0.9, 107.73 GiB).",
+    FailureCause.WEIGHTS_DO_NOT_FIT: "RuntimeError: Not enough memory. Please try to increase --mem-fraction-static. Current value: mem_fraction_static=0.5",
+    FailureCause.MEMORY_CHANGED_DURING_START: "AssertionError: Error in memory profiling. Initial free memory 93.4 GiB, current free memory 101.2 GiB.",
+    FailureCause.KV_CACHE_TOO_SMALL: "ValueError: No available memory for the cache blocks.",
+    FailureCause.DRAFT_WORKSPACE: "Exception: Capture EAGLE draft cuda graph failed: CUDA out of memory.",
+    FailureCause.CUDA_OUT_OF_MEMORY: "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.",
+    FailureCause.HOST_OOM_KILL: "[ 8123.456789] Out of memory: Killed process 4711 (VLLM::EngineCor) total-vm:198000000kB, anon-rss:96000000kB",
+    FailureCause.HOST_MEMORY: "OSError: [Errno 12] Cannot allocate memory",
+    FailureCause.UNKNOWN_FLAG: "vllm: error: unrecognized arguments: --max-model-length 8192",
+    FailureCause.BAD_VALUE: "vllm: error: argument --dtype: invalid choice: 'fp4' (choose from 'auto', 'half')",
+    FailureCause.TRUST_REMOTE_CODE: "ValueError: The repository /m contains custom code which must be executed to correctly load the model.",
+    FailureCause.ATTENTION_BACKEND: "ValueError: No valid attention backend found for cuda with AttentionSelectorConfig(head_size=576)",
+    FailureCause.PORT_IN_USE: "OSError: [Errno 98] Address already in use",
+    FailureCause.MODEL_NOT_FOUND: "huggingface_hub.errors.HFValidationError: Repo id must be in the form 'repo_name' or 'namespace/repo_name': '/models/qwen'.",
+    FailureCause.HUB_UNREACHABLE: "huggingface_hub.errors.LocalEntryNotFoundError: An error happened while trying to locate the file on the Hub",
+    FailureCause.MODEL_GATED: "huggingface_hub.errors.GatedRepoError: 403 Client Error. Cannot access gated repo for url https://huggingface.co/org/model/resolve/main/config.json.",
+    FailureCause.MODEL_FILES: "OSError: /models/qwen does not appear to have a file named config.json.",
+    FailureCause.TRUNCATED_WEIGHTS: "safetensors_rust.SafetensorError: Error while deserializing header: incomplete metadata, file not fully covered",
+    FailureCause.MODEL_UNSUPPORTED: "ValueError: Model architectures ['Qwen9ForCausalLM'] are not supported for now.",
+    FailureCause.DRAFT_MISMATCH: "RuntimeError: draft model vocab type must match target model to use speculation",
+    FailureCause.IMAGE_MISSING: "docker: Error response from daemon: manifest for vllm/vllm-openai:v9 not found: manifest unknown",
+    FailureCause.IMAGE_ARCH: "exec /usr/local/bin/vllm: exec format error",
+    FailureCause.GPU_RUNTIME_MISSING: 'docker: Error response from daemon: could not select device driver "" with capabilities: [[gpu]].',
+    FailureCause.DRIVER_MISMATCH: "nvidia-container-cli: requirement error: unsatisfied condition: cuda>=13.1, please update your driver to a newer version",
+    FailureCause.BROKEN_IMAGE: "ImportError: /usr/lib/_C.abi3.so: undefined symbol: _ZN3c104cuda9SetDeviceEa",
+    FailureCause.KERNEL_UNSUPPORTED: "torch.AcceleratorError: CUDA error: no kernel image is available for execution on the device",
+    FailureCause.JIT_FAILED: "RuntimeError: Ninja build failed. Ninja output:",
+    FailureCause.GPU_FAULT: "torch.AcceleratorError: CUDA error: an illegal memory access was encountered",
+    FailureCause.DISK_FULL: "OSError: [Errno 28] No space left on device",
+    FailureCause.PERMISSION: "PermissionError: [Errno 13] Permission denied: '/models/qwen/config.json'",
+    FailureCause.DOCKER_REFUSED: 'docker: Error response from daemon: Conflict. The container name "/vllm" is already in use by container "3f9a".',
+    FailureCause.NCCL: "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:3690, unhandled system error, NCCL version 2.28.3",
+    FailureCause.WORKER_LOST: "torch.distributed.DistNetworkError: The client socket has timed out after 600000ms while trying to connect to (192.168.100.10, 29501).",
+    FailureCause.RAY: "ray.exceptions.ActorDiedError: The actor died unexpectedly before finishing this task.",
+    FailureCause.ENGINE_BUG: "RuntimeError: Model does not support EAGLE3 interface but aux_hidden_state_outputs was requested",
+    FailureCause.WEDGED: "[2026-05-01 10:10:00 TP0] Scheduler watchdog timeout (self.watchdog_timeout=300, self.soft=False)",
+    FailureCause.CRASHED: "KeyError: 'layers.0.mlp'",
+    FailureCause.KILLED: "/run.sh: line 12:    17 Killed                  vllm serve /models/qwen",
+    FailureCause.STOPPED_BY_OTHERS: "subprocess.CalledProcessError: Command '['vllm', 'serve']' died with <Signals.SIGTERM: 15>.",
+    FailureCause.TIMED_OUT: "TimeoutError: Timed out waiting for engine core processes to start.",
+}
+
 FINDINGS: dict[Kind, tuple[str, str]] = {
     Kind.STUCK_CLOCK: (
         "For 20 s the SM clock is under 45 % of its maximum (it ends at 55 %), with utilisation of at least 50 %, under 35 W, under "
@@ -202,7 +246,7 @@ FINDINGS: dict[Kind, tuple[str, str]] = {
         "The line for `/etc/default/earlyoom` that it prints.",
     ),
     Kind.DIFFERENCE: (
-        "Driver, kernel, DGX OS, Docker or toolkit differ between the Sparks.",
+        "Driver, kernel, DGX OS, Docker, toolkit or ConnectX firmware differ between the Sparks.",
         "Bring both to one release.",
     ),
     Kind.SETTINGS: (

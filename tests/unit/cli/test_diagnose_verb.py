@@ -159,14 +159,30 @@ def test_a_guess_says_that_it_is_one(tmp_path: Path) -> None:
     assert parse_document(run_diagnose("-", "--json", stdin=BROKEN, cwd=tmp_path))["verdict"]["confidence"] == "certain"
 
 
+def test_explain_tells_which_exception_another_one_came_after(tmp_path: Path) -> None:
+    frame = 'Traceback (most recent call last):\n  File "/a/b.py", line 7, in run\n    x()\n'
+    between = "\nDuring handling of the above exception, another exception occurred:\n\n"
+    log = f"{frame}ModuleNotFoundError: No module named 'x9'\n{between}{frame}RuntimeError: worker 0 failed\n"
+    said = run_diagnose("-", "--explain", stdin=log, cwd=tmp_path).stdout
+    assert "line 4: broken-image, weight 3 (another exception came up while it was handled)" in said
+    assert "lost process" not in said
+
+
 def test_a_log_is_stored_without_its_secrets_and_never_overwritten(tmp_path: Path) -> None:
-    (tmp_path / "vllm.log").write_text(f"HF_TOKEN=hf_{'a1B2' * 9}\n{BROKEN}")
+    asked = (
+        "INFO 05-01 10:00:00 [logger.py:39] Received request cmpl-1: prompt: 'I\\'m in Gartenweg 9\\nand \"x\"', params: SamplingParams(n=1), "
+        'prompt_token_ids: [11, 12].\nINFO 05-01 10:00:00 [x.py:1] {"role": "user", "content": "my \\"Gartenweg\\", text"}\n'
+        "[2026-05-01 10:00:00] Receive: obj=GenerateReqInput(rid='1', text='Gartenweg, cut here\n"
+    )
+    (tmp_path / "vllm.log").write_text(f"HF_TOKEN=hf_{'a1B2' * 9}\n{BROKEN}{asked}")
     (tmp_path / "store").mkdir()
     ran = run_diagnose("vllm.log", "--submit", "store", cwd=tmp_path)
     log, about = sorted((tmp_path / "store").iterdir(), key=lambda file: file.suffix, reverse=True)
     assert (ran.returncode, log.name.startswith("vllm-startup-memory-check-"), about.suffix) == (0, True, ".json")
     assert NO_SHARE in log.read_text()
     assert "a1B2" not in log.read_text()
+    assert "Gartenweg" not in log.read_text()
+    assert (log.read_text().count("params: SamplingParams(n=1)"), "[11, 12]" in log.read_text()) == (1, False)
     document = json.loads(about.read_text())
     assert (document["engine"], document["version"], document["cause"], document["confidence"], document["line"]) == (
         "vllm", "0.19.1", "startup-memory-check", "certain", 6,

@@ -8,7 +8,9 @@ from collections import Counter
 import pytest
 
 from sparkctl.commands.diagnose_file import diagnose_bytes
+from sparkctl.model.verdict import FailureCause
 from tests.tools.diagnosis_table import JudgedLog, LabelledLog, format_table, judge_log, load_posted_logs
+from tests.tools.docs.words import CAUSE_EXAMPLES
 
 
 @pytest.fixture(scope="module")
@@ -197,6 +199,95 @@ OTHER_WORDS: dict[str, tuple[str, str, tuple[str, ...]]] = {
         "none",
         "",
         _ollama("timed out waiting for llama-server to start: context canceled"),
+    ),
+    # github.com/BerriAI/litellm: proxy/utils.py; github.com/RobertCraigie/prisma-client-py, and what Prisma's own program prints.
+    "a database that does not answer": (
+        "worker-lost",
+        "P1001",
+        (
+            "Prisma schema loaded from schema.prisma",
+            'Datasource "client": PostgreSQL database "litellm", schema "public" at "db:5432"',
+            "Error: P1001: Can't reach database server at `db:5432`",
+            "Please make sure your database server is running at `db:5432`.",
+        ),
+    ),
+    "an error with its advice": (
+        "crashed",
+        "P1000",
+        (
+            "Prisma schema loaded from schema.prisma",
+            "Error: P1000: Authentication failed against database server, the provided database credentials for `llmproxy` are not valid.",
+            "Please make sure to provide valid database credentials for the database server at the configured address.",
+        ),
+    ),
+    "a package that is not there": (
+        "broken-image",
+        "prisma package",
+        (
+            "INFO:     Waiting for application startup.",
+            *_raise(
+                "Exception: Unable to connect to DB. DATABASE_URL found in environment, but prisma package not found.",
+                before="ERROR:    ",
+            ),
+            "ERROR:    Application startup failed. Exiting.",
+        ),
+    ),
+    "a client that was not generated": (
+        "broken-image",
+        "prisma generate",
+        _raise(
+            "RuntimeError: The Client hasn't been generated yet, you must run `prisma generate` before you can use the client."
+        ),
+    ),
+    "a flag of a program in click": (
+        "unknown-flag",
+        "--configg",
+        (
+            "Usage: litellm [OPTIONS]",
+            "Try 'litellm --help' for help.",
+            "",
+            "Error: No such option: --configg Did you mean --config?",
+        ),
+    ),
+    # github.com/comfyanonymous/ComfyUI: app/frontend_management.py
+    "a program that says what is not installed": (
+        "broken-image",
+        "comfyui-frontend-package",
+        (
+            "** ComfyUI startup time: 2026-10-01 10:00:00.000",
+            "********** ERROR ***********",
+            "",
+            "comfyui-frontend-package is not installed. ",
+            "",
+            "Please install the updated requirements.txt file by running:",
+            "/usr/bin/python3 -m pip install -r /app/requirements.txt",
+            "********** ERROR **********",
+        ),
+    ),
+    "a program that goes on without it": (
+        "none",
+        "",
+        (
+            "** ComfyUI startup time: 2026-10-01 10:00:00.000",
+            "xformers is not installed.",
+            "Using pytorch attention",
+            *(f"   0.{at} seconds: /app/custom_nodes/n{at}" for at in range(10)),
+            "Starting server",
+            "To see the GUI go to: http://0.0.0.0:8188",
+        ),
+    ),
+    # github.com/NVIDIA/TensorRT-LLM: kernels/trtllmGenKernels/fmha/fmhaKernels.h, runtime/engine.py
+    "kernels that are not there": (
+        "kernel-unsupported",
+        "FMHA kernels",
+        _raise(
+            "RuntimeError: [TensorRT-LLM][ERROR] Assertion failed: FMHA kernels are not found (kernel meta info: 1 128)"
+        ),
+    ),
+    "an engine's file that is not there": (
+        "model-files",
+        "rank0.engine",
+        _raise("FileNotFoundError: [Errno 2] No such file or directory: '/engines/rank0.engine'"),
     ),
     "the same without a server": (
         "crashed",
@@ -734,7 +825,7 @@ def test_the_same_failure_in_other_words(cause: str, proof: str, lines: tuple[st
             "Correct or remove args.max-len",
             "TensorRT",
         ),
-        ("nvcc fatal   : Unsupported gpu architecture 'compute_121'", "Take an image of CUDA 13", "TRITON_PTXAS_PATH"),
+        ("nvcc fatal   : Unsupported gpu architecture 'compute_121'", "CUDA 13", "TRITON_PTXAS_PATH"),
     ],
 )
 def test_the_remedy_is_for_the_program_that_said_it(line: str, remedy: str, not_for_it: str) -> None:
@@ -759,3 +850,12 @@ def test_a_port_that_uvicorn_could_not_bind_is_told_of_its_start() -> None:
     verdict = diagnose_bytes(io.BytesIO(f"{log}address already in use\n".encode()), "it", None).diagnosis.verdict
     assert verdict is not None
     assert verdict.summary == "The port is in use by another process."
+
+
+def test_every_cause_that_a_log_shows_has_an_example_and_is_read_from_it() -> None:
+    read = {}
+    for cause, line in CAUSE_EXAMPLES.items():
+        verdict = diagnose_bytes(io.BytesIO(f"{line}\n".encode()), "it", None).diagnosis.verdict
+        read[cause] = None if verdict is None else verdict.cause
+    assert read == {cause: cause for cause in CAUSE_EXAMPLES}
+    assert set(FailureCause) - set(CAUSE_EXAMPLES) == {FailureCause.GUARD_STOPPED, FailureCause.EXITED}

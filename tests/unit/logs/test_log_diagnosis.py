@@ -626,6 +626,15 @@ def test_ranks_that_talk_over_sockets_are_a_fact_with_advice_and_no_failure() ->
             "not used: a prompt was read again from its beginning",
             "each turn of a long conversation",
         ),
+        # trap 43
+        (
+            "vllm",
+            "(APIServer pid=1) ERROR 11-20 09:31:20 [serving_chat.py:256] TypeError: Can only get item pairs from a mapping.\n"
+            '(APIServer pid=1) INFO:     172.17.0.1:51234 - "POST /v1/chat/completions HTTP/1.1" 400 Bad Request\n',
+            EngineFactName.CHAT_TEMPLATE,
+            "it takes a tool call's arguments as an object only, and got text",
+            "made for this engine",
+        ),
         # llama.cpp's common/chat.cpp (trap 24)
         (
             "llamacpp",

@@ -7,7 +7,7 @@ import dataclasses
 import inspect
 import pickle
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -63,11 +63,16 @@ def make_classes(dataclass: Decorator) -> dict[str, Any]:
         def __repr__(self) -> str:
             return "own"
 
+    @dataclass(frozen=True, slots=True)
+    class Shared:
+        value: int
+        limit: ClassVar[int] = 5
+
     @dataclass(slots=True)
     class Changing:
         value: int
 
-    return {one.__name__: one for one in (Empty, Pair, Named, Mixed, Child, OwnMethods, Changing)}
+    return {one.__name__: one for one in (Empty, Pair, Named, Mixed, Child, OwnMethods, Shared, Changing)}
 
 
 LATE, THEIRS = make_classes(lazy_dataclass.dataclass), make_classes(dataclasses.dataclass)
@@ -85,6 +90,7 @@ MADE: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("Mixed", (1,), {"second": 2}),
     ("Child", (1, "two", 2.5), {}),
     ("OwnMethods", (1,), {}),
+    ("Shared", (1,), {}),
     ("Changing", (1,), {}),
 ]
 REFUSED: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
@@ -110,8 +116,8 @@ def test_objects_are_the_same_as_those_of_dataclasses(
     assert late != theirs
     assert late != 1
     assert LATE[name].__match_args__ == THEIRS[name].__match_args__
-    assert [(one.name, one.kw_only, one.init) for one in dataclasses.fields(late)] == [
-        (one.name, one.kw_only, one.init) for one in dataclasses.fields(theirs)
+    assert [(one.name, one.type, one.kw_only, one.init) for one in dataclasses.fields(late)] == [
+        (one.name, one.type, one.kw_only, one.init) for one in dataclasses.fields(theirs)
     ]
     assert not hasattr(late, "__dict__")
 

@@ -1,7 +1,8 @@
-"""The estimate of memory bandwidth against the GPU's own counter: a recording of a real vLLM on an H100.
+"""The estimate of memory bandwidth against the GPU's own counter: recordings of a real vLLM on an H100.
 
-The recording's first line names its source and the model. Every reading is a page of /metrics, and the counter's share of
-the peak in the second before. Between counter and truth there are up to 6 % in a single second; over ten it is less.
+A recording's first line names its source and what a step of the model reads, by the headers of its files. Every reading is a
+page of /metrics, and the counter's share of the peak in the second before. Between counter and truth there are up to 6 % in
+a single second; over ten it is less. `recordings/README.md` tells how they were made.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ from sparkctl.monitor.meters.bandwidth import (
     get_bandwidth_limit,
 )
 from sparkctl.monitor.meters.metrics_window import WINDOW_SECONDS, MetricsWindow
+from sparkctl.profiles.container_labels import parse_decode_step_label
 
-RECORDING = Path(__file__).parent / "recordings" / "vllm-0.24-h100-dense.jsonl.gz"
+RECORDINGS = Path(__file__).parent / "recordings"
 STEADY = ("b1", "b8", "b32", "b128", "b1-16k", "b8-12k", "chat-light")
 
 
@@ -48,17 +50,18 @@ class Look:
 
 
 @cache
-def read_looks() -> dict[str, list[Look]]:
-    """Return the looks of each phase, in order."""
-    with gzip.open(RECORDING, "rt", encoding="utf-8") as file:
+def read_looks(recording: str = "dense", copies: int = 1) -> dict[str, list[Look]]:
+    """Return the looks of each phase, in order; ``copies``: as if so many engines did the same behind one endpoint."""
+    with gzip.open(RECORDINGS / f"vllm-0.24-h100-{recording}.jsonl.gz", "rt", encoding="utf-8") as file:
         head, *readings = (json.loads(line) for line in file)
-    reads = build_decode_step_reads(build_spec(head))
+    reads = build_decode_step_reads(parse_decode_step_label(json.dumps(head["per_step"])))
     assert reads is not None
     limit, window, engine = get_bandwidth_limit(head["peak"] / 1e9), MetricsWindow(), load_engine("vllm")
     looks: dict[str, list[Look]] = defaultdict(list)
     for at, reading in enumerate(readings):
         now = reading["at"]
-        window.add_reading(now, engine.parse_metrics(reading["page"]))
+        page = "".join(reading["page"].replace("{", f'{{engine="{copy}",') for copy in range(copies))
+        window.add_reading(now, engine.parse_metrics(page))
         meter = window.compute_meter(now)
         shares = [one["busy"] for one in readings[: at + 1] if now - one["at"] < WINDOW_SECONDS - 0.5]
         counted = sum(shares) / len(shares) / 100 * head["peak"] if None not in shares else None
@@ -68,15 +71,19 @@ def read_looks() -> dict[str, list[Look]]:
     return looks
 
 
-def build_spec(head: dict[str, int]) -> DecodeStepSpec:
-    return DecodeStepSpec(
-        weights=head["weights"], unread=head["embedding"], kv_per_token=head["kv_per_token"], is_measured=True
-    )
-
-
-def read_steady_looks(phase: str) -> list[Look]:
+def read_steady_looks(phase: str, recording: str = "dense") -> list[Look]:
     """Return those whose whole window lies in the phase."""
-    return [look for look in read_looks()[phase] if look.since > WINDOW_SECONDS + 1]
+    return [look for look in read_looks(recording)[phase] if look.since > WINDOW_SECONDS + 1]
+
+
+def compute_steady_ratios(recording: str, phase: str) -> tuple[float, float]:
+    """Return the estimate's low and high end over the counter, each the mean of the steady looks."""
+    looks = [look for look in read_steady_looks(phase, recording) if look.counted is not None]
+    assert len(looks) >= 6
+    counted = sum(look.counted or 0.0 for look in looks)
+    found = [look.estimate for look in looks if look.estimate is not None]
+    assert len(found) == len(looks)
+    return sum(one.low for one in found) / counted, sum(one.high for one in found) / counted
 
 
 @pytest.mark.parametrize("phase", STEADY)
@@ -87,6 +94,65 @@ def test_steady_decoding_is_within_five_percent_of_the_counter(phase: str) -> No
         looks = looks[2:]  # the prompts of its requests took longer than the others'
     assert all(look.meter.activity is EngineActivity.DECODING for look in looks)
     assert [look.ratio for look in looks] == pytest.approx([1.0] * len(looks), abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("recording", "phase"),
+    [
+        ("draft", "draft-b1"),
+        ("draft", "draft-b8"),
+        ("draft", "draft-b32"),
+        ("draft", "draft-b8-t1"),  # every draft is rejected
+        ("ngram", "ngram-b1"),
+        ("ngram", "ngram-b8"),
+        ("mtp", "mtp-b1"),
+        ("mtp", "mtp-b8"),
+        ("mtp", "mtp-b8-chat"),  # short answers, with prompts between them
+        ("moe", "moe-b1"),
+        ("moe-skew", "skew-b1"),
+    ],
+)
+def test_drafts_and_one_token_of_experts_are_within_five_percent_of_the_counter(recording: str, phase: str) -> None:
+    low, high = compute_steady_ratios(recording, phase)
+    assert (low, high) == (pytest.approx(1.0, abs=0.05), pytest.approx(low))
+
+
+@pytest.mark.parametrize("phase", ["moe-b4", "moe-b8", "moe-b32", "moe-b32-t0"])
+def test_the_middle_of_a_mixture_s_range_is_within_five_percent_of_a_choice_at_random(phase: str) -> None:
+    low, high = compute_steady_ratios("moe", phase)
+    assert low < 0.95
+    assert high > 1
+    assert (low + high) / 2 == pytest.approx(1.0, abs=0.05)
+
+
+@pytest.mark.parametrize("phase", ["skew-b4", "skew-b8", "skew-b32"])
+def test_a_choice_more_uneven_than_a_real_model_s_is_at_the_low_end(phase: str) -> None:
+    """Of these routers 65 experts of 128 get 95 % of the choices, of a real model's 90 %."""
+    low, high = compute_steady_ratios("moe-skew", phase)
+    assert 0.9 < low < 1.08
+    assert high > 1
+
+
+@pytest.mark.parametrize("phase", ["moe-ngram-b1", "moe-ngram-b8"])
+def test_drafts_of_a_text_that_repeats_choose_the_experts_that_it_chose(phase: str) -> None:
+    low, high = compute_steady_ratios("moe-ngram", phase)
+    assert low < 1 < high
+
+
+@pytest.mark.parametrize(("recording", "phase"), [("dense", "b32"), ("draft", "draft-b8"), ("moe", "moe-b1")])
+def test_a_data_parallel_engine_reads_all_but_its_part_of_context_and_experts(recording: str, phase: str) -> None:
+    """Two engines in one page, each as the recorded one: their steps are the same, and each reads what it read."""
+    steady = read_steady_looks(phase, recording)[-1]
+    twin = read_looks(recording, copies=2)[phase][-1]
+    assert steady.meter.step_load is not None
+    assert twin.meter.step_load is not None
+    assert (twin.meter.step_load.copies, twin.meter.steps) == (2, pytest.approx(steady.meter.steps))
+    assert twin.meter.step_load.kv_tokens == pytest.approx(2 * (steady.meter.step_load.kv_tokens or 0.0))
+    assert twin.estimate is not None
+    assert steady.estimate is not None
+    assert twin.estimate.high == pytest.approx(
+        steady.estimate.high, rel=0.001
+    )  # the low end: some tokens share experts
 
 
 def test_decoding_after_long_prompts_is_within_five_percent_once_they_are_read() -> None:

@@ -46,6 +46,9 @@ def test_what_a_node_says_of_itself(python: str, tmp_path: Path) -> None:
         "/etc/sysctl.d/60-last.conf": "vm.swappiness=1\n",
         "/etc/sysctl.d/README": "vm.swappiness=7\n",
         "/etc/default/earlyoom": '# EARLYOOM_ARGS="-x"\nEARLYOOM_ARGS="-m 2 -s 80"\n',
+        "/sys/class/dmi/id/bios_version": "5.36_0ACUM018\n",
+        "/sys/class/infiniband/rocep1s0f0/fw_ver": "28.45.4028\n",
+        "/sys/class/infiniband/rocep1s0f1/fw_ver": "28.45.4028\n",
         "/proc/7/comm": "python3\n",
         "/proc/7/cmdline": "python3\0--api-key\0secret\0",
         "/proc/811/comm": "earlyoom\n",
@@ -56,6 +59,7 @@ def test_what_a_node_says_of_itself(python: str, tmp_path: Path) -> None:
         hello = decode_agent_line(running.line())
     assert isinstance(hello, AgentHello)
     assert (hello.docker, hello.toolkit, hello.up) == ("29.2.1", "1.19.0", 1036812.44)
+    assert (hello.bios, hello.nic_firmware) == ("5.36_0ACUM018", "28.45.4028")
     assert hello.swaps == (SwapDevice("/swap.img", "file", 16777212 << 10, 53986 << 10),)
     assert dict(hello.sysctl) == dict.fromkeys(agent.SYSCTL_NAMES) | {"swappiness": 60, "min_free_kbytes": 45056}
     assert hello.configured == (

@@ -104,6 +104,10 @@ def test_two_nodes_are_held_against_each_other() -> None:
     assert (found.node, found.kind) == (OTHER, FindingKind.DIFFERENCE)
     assert found.summary.startswith("driver 580.95.05 here, 580.142 on spark1; Docker 28.5.2 here, 29.2.1 on spark1:")
     assert list(compare_node_versions({NODE: WHO, OTHER: WHO})) == []
+    firmware = replace(WHO, nic_firmware="28.45.4028", bios="5.36_0ACUM018")
+    (found,) = compare_node_versions({NODE: firmware, OTHER: replace(firmware, nic_firmware="28.42.1000", bios="0104")})
+    assert found.summary.startswith("ConnectX firmware 28.42.1000 here, 28.45.4028 on spark1: two Sparks")
+    assert "fwupdmgr upgrade" in (found.remedy or "")
     assert list(compare_node_versions({NODE: WHO})) == []
     assert list(compare_node_versions({})) == []
 
