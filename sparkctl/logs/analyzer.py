@@ -17,7 +17,6 @@ from sparkctl.engines.base import (
     Failure,
     FailureWeight,
     LineSignal,
-    LogSignature,
     build_unnamed_failure,
     name_refused_settings,
     name_split_fault,
@@ -429,7 +428,8 @@ class LogAnalyzer:
         """Read one line."""
         self._read_last = line.number
         if self._prefix.is_known or FRAME_START in line.text:
-            line = replace(line, text=self._prefix.strip_line(line.text))
+            text = self._prefix.strip_line(line.text)
+            line = line if text is line.text else replace(line, text=text)
         was_joining = self._preparer.is_joining
         read = _read_short_line if len(line.text) <= _MAX_KNOWN_CHARS else _read_long_line
         if not was_joining and (contents := read(self.engine, line.text)) is not None:  # most lines
@@ -1298,7 +1298,7 @@ def _read_content(engine: Engine, raw: str, text: str) -> LineContent | None:
     plain = strip_group_frame(text)
     level = prepare_text(raw[:200])[0] or find_stated_level(plain)
     signal = None if is_serving or answered else engine.classify_line(plain)
-    is_turning_point = text.startswith(_list_turning_points(engine.signs))
+    is_turning_point = text.startswith(_list_turning_points(engine))
     has_served = text.startswith(engine.signs.served) or (answered is not None and bool(answered["failed"]))
     is_answer = _answers_request(raw)
     is_request_error = REQUEST_ERROR in plain or LOGGING_ERROR in plain or tells_broken_connection(plain)
@@ -1372,9 +1372,9 @@ def _is_continuation(text: str, level: str | None, first_level: str | None) -> b
 
 
 @cache
-def _list_turning_points(signs: LogSignature) -> tuple[str, ...]:
+def _list_turning_points(engine: Engine) -> tuple[str, ...]:
     ends = (*STOP_REQUESTS, *SHUTDOWN_PHRASES, *SELF_KILLS)
-    return (*signs.begins, *RELOADS, *TRACEBACK_STARTS, CAUSES_HEADER, *ends)
+    return (*engine.signs.begins, *RELOADS, *TRACEBACK_STARTS, CAUSES_HEADER, *ends)
 
 
 @cache

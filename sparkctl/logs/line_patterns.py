@@ -521,11 +521,13 @@ _COMPILER_FRAME = lazy_pattern.compile(
 _MODULE_FRAME_ENDS = (", in <module>", ", in _run_module_as_main")
 
 
+@lru_cache(_KNOWN_TEXTS)  # the same frames come from each rank, and from each start
 def match_reader_frame(source: str) -> re.Match[str] | None:
     """Return the file and the function of a traceback's frame in code that reads what an exception may not name, None for others."""
     return _READER_FRAME.match(source) if any(map(source.__contains__, _READER_WORDS)) else None
 
 
+@lru_cache(_KNOWN_TEXTS)
 def is_settings_frame(source: str) -> bool:
     """Tell whether a traceback's frame is in code that checks settings."""
     return any(map(source.__contains__, _SETTINGS_WORDS)) and _SETTINGS_FRAME.match(source) is not None
