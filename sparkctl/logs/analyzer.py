@@ -17,7 +17,6 @@ from sparkctl.engines.base import (
     Failure,
     FailureWeight,
     LineSignal,
-    LogSignature,
     build_unnamed_failure,
     name_refused_settings,
     name_split_fault,
@@ -439,7 +438,8 @@ class LogAnalyzer:
         """Read one line."""
         self._read_last = line.number
         if self._prefix.is_known or FRAME_START in line.text:
-            line = replace(line, text=self._prefix.strip_line(line.text))
+            text = self._prefix.strip_line(line.text)
+            line = line if text is line.text else replace(line, text=text)
         was_joining = self._preparer.is_joining
         read = _read_short_line if len(line.text) <= _MAX_KNOWN_CHARS else _read_long_line
         if not was_joining and (contents := read(self.engine, line.text)) is not None:  # most lines
@@ -1217,8 +1217,9 @@ class LogAnalyzer:
                 writer = self._traceback.opener  # a record of several lines has its header on the first
             if _LATER_STAGE.search(writer):
                 failure = name_stage_fault(failure, text)
-            if _ONE_OF_RANKS.search(writer):
-                failure = name_split_fault(failure, text)
+            if _ONE_OF_RANKS.search(writer) and (split := name_split_fault(failure, text)) is not failure:
+                failure = split
+                self._name_split_faults()  # the first rank's name alone does not tell that there are others
             self._record_failure(self._refine_failure(failure, text, is_serving=self.was_ready), line, text)
         if signal.phase is Phase.READY and 0 < self._ready_at < line.number and any(map(_is_death, self.failures)):
             self.failures.clear()  # it was started again
@@ -1231,6 +1232,12 @@ class LogAnalyzer:
             self._change_phase(phase, step or (self.step if phase is self.phase else None), line)
         elif step is not None and phase is None:
             self.step = step
+
+    def _name_split_faults(self) -> None:
+        """Name the same fault of the ranks before: it is one of each rank."""
+        for at, seen in enumerate(self.failures):
+            if seen.failure is not None:
+                self.failures[at] = replace(seen, failure=name_split_fault(seen.failure, seen.text))
 
     def _rename_draft_step(self, step: Step) -> Step:
         """Return what loads a second model, once the first one has its KV cache, as a step of the draft model."""
@@ -1339,7 +1346,7 @@ def _read_content(engine: Engine, raw: str, text: str) -> LineContent | None:
     plain = strip_group_frame(text)
     level = prepare_text(raw[:200])[0] or find_stated_level(plain)
     signal = None if is_serving or answered else engine.classify_line(plain)
-    is_turning_point = text.startswith(_list_turning_points(engine.signs))
+    is_turning_point = text.startswith(_list_turning_points(engine))
     has_served = text.startswith(engine.signs.served) or (answered is not None and bool(answered["failed"]))
     is_answer = _answers_request(raw)
     is_request_error = REQUEST_ERROR in plain or LOGGING_ERROR in plain or tells_broken_connection(plain)
@@ -1414,9 +1421,9 @@ def _is_continuation(text: str, level: str | None, first_level: str | None) -> b
 
 
 @cache
-def _list_turning_points(signs: LogSignature) -> tuple[str, ...]:
+def _list_turning_points(engine: Engine) -> tuple[str, ...]:
     ends = (*STOP_REQUESTS, *SHUTDOWN_PHRASES, *SELF_KILLS)
-    return (*signs.begins, *RELOADS, *TRACEBACK_STARTS, CAUSES_HEADER, *ends)
+    return (*engine.signs.begins, *RELOADS, *TRACEBACK_STARTS, CAUSES_HEADER, *ends)
 
 
 @cache

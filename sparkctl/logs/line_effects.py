@@ -254,7 +254,7 @@ class TracebackPrefix:
 
 def _find_traceback_prefix(line: str) -> re.Pattern[str] | None:
     """Return a matcher for what stands before a frame of a traceback; None where that is nothing, or is known, or the line is none."""
-    frame = _FRAME_AT_END.search(line)
+    frame = _FRAME_AT_END.search(line) if line[: line.find(FRAME_START)].strip() else None
     if frame is None or not (head := line[: frame.start()]).strip() or len(head) > _MAX_PREFIX_CHARS:
         return None
     if is_quoted(line) or _BELOW_ERROR.search(head) or FRAME_PATTERN.match(prepare_text(line)[1]):

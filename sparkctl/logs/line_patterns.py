@@ -344,6 +344,7 @@ _SOURCE_NAME = (
     rf"(?:(?={_TIMESTAMP})"  # none: of what follows, nothing begins like a time, which is on each line where it is
     r"| {0,4}\| "  # buildkite
     r"|(?:[ \t]{0,8}[*+-] {1,3})?`{1,3}(?=[^\s`])"  # Markdown: a list of lines, each as code
+    r"|(?:\[[\w.-]{1,40}\]|[\w.-]{1,40}:) (?=\[GIN\] \d{4}/)"  # a program that starts a server in Go
     r"|>>> (?=[\[/]|time=)"  # the prompt of a program in the same terminal
     r"|[^\x00-~]{1,3} {1,2}(?=[(\[A-Z])"  # the frame of a terminal's window (k9s), a symbol before the text
     r"|[ \t]{0,8}Line \d{1,7}: |\d{1,7}[:-](?=[(\[]|(?:INFO|WARNING|ERROR|Traceback)\b)"  # what numbers the lines: an editor, grep -n
@@ -539,11 +540,13 @@ _COMPILER_FRAME = lazy_pattern.compile(
 _MODULE_FRAME_ENDS = (", in <module>", ", in _run_module_as_main")
 
 
+@lru_cache(_KNOWN_TEXTS)  # the same frames come from each rank, and from each start
 def match_reader_frame(source: str) -> re.Match[str] | None:
     """Return the file and the function of a traceback's frame in code that reads what an exception may not name, None for others."""
     return _READER_FRAME.match(source) if any(map(source.__contains__, _READER_WORDS)) else None
 
 
+@lru_cache(_KNOWN_TEXTS)
 def is_settings_frame(source: str) -> bool:
     """Tell whether a traceback's frame is in code that checks settings."""
     return any(map(source.__contains__, _SETTINGS_WORDS)) and _SETTINGS_FRAME.match(source) is not None

@@ -305,6 +305,20 @@ OTHER_WORDS: dict[str, tuple[str, str, tuple[str, ...]]] = {
         "rank0.engine",
         _raise("FileNotFoundError: [Errno 2] No such file or directory: '/engines/rank0.engine'"),
     ),
+    "one model of many, behind a launcher": (
+        "none",
+        "",
+        tuple(
+            f"[ollama] {line}"
+            for line in (
+                *_ollama("llama-server process has terminated: exit status 127"),
+                *(
+                    f'[GIN] 2026/08/21 - 10:02:{at} | 200 | 1.2s | 172.17.0.1 | POST     "/api/chat"'
+                    for at in range(10, 40)
+                ),
+            )
+        ),
+    ),
     "the same without a server": (
         "crashed",
         "exit status 2",
