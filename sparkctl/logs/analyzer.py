@@ -420,7 +420,7 @@ class LogAnalyzer:
     _ready_at: int = 0  # the line with which it became ready
     _listens_at: int = 0  # the line with which an unknown program began to take requests
     _listened_at: int = 0  # the last line with which it began to
-    _ports: set[str] = field(default_factory=set)  # on which servers have listened
+    _ports: dict[str, int] = field(default_factory=dict)  # on which servers have listened: the last line that said so
 
     def __post_init__(self) -> None:
         is_own = self.ready.line == self.engine.defaults.ready_line
@@ -898,8 +898,10 @@ class LogAnalyzer:
         if self.is_unknown:
             self._listens_at, self._listened_at = self._listens_at or line.number, line.number
         ports = set(_PORT.findall(text))
-        is_again = not self._ports.isdisjoint(ports)
-        self._ports |= ports if len(self._ports) < _MAX_PORTS else set()
+        # Flask names each address of one start.
+        is_again = any(line.number - self._ports.get(port, line.number) > _MAX_TAIL_LINES for port in ports)
+        if len(self._ports) < _MAX_PORTS:
+            self._ports |= dict.fromkeys(ports, line.number)
         self._drop_failures(
             lambda failure, its_text: (
                 failure.cause is FailureCause.PORT_IN_USE and not ports.isdisjoint(_NUMBER.findall(its_text))

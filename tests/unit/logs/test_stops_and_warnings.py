@@ -680,6 +680,7 @@ _PORT_TAKEN = (
     "INFO:     Waiting for application shutdown.",
     "INFO:     Application shutdown complete.",
 )
+_ANSWERED = ('INFO:     127.0.0.1:50046 - "GET /health HTTP/1.1" 200 OK',) * 2
 _NO_SYNTAX = (
     '  File "/mnt/d/api/server.py", line 204',
     "    payload = JSONResponse(content=json_loads := 1)",
@@ -736,7 +737,7 @@ _UNREACHED = (
     [
         # B664577/DocAvatar, start_dev.log: a program of its own beside vLLM
         ((*VLLM_READY, *_PORT_TAKEN), (_BOUND,)),
-        ((*VLLM_READY, _BOUND, *_NO_SYNTAX), (_BOUND,)),
+        ((*VLLM_READY, _BOUND, *_ANSWERED, *_NO_SYNTAX), (_BOUND,)),
         (_PORT_TAKEN, (_BOUND,)),
         # shungyan/genai-desktop-app, logs/ubuntu/adk.log
         (_PORT_TAKEN, ('INFO:     127.0.0.1:42306 - "POST /run HTTP/1.1" 200 OK',)),
@@ -772,6 +773,12 @@ def test_what_the_program_overcame_is_no_verdict(failed: tuple[str, ...], later:
 def test_an_address_that_pip_skips_is_no_failure() -> None:
     lines = [f"{_UNREACHED} - skipping", "Looking in indexes: https://pypi.example/simple/"]
     assert diagnose_lines(lines).build_diagnosis().verdict is None
+
+
+def test_a_second_address_of_one_start_is_no_second_start() -> None:
+    # Flask's words at its start
+    flask = (" * Running on http://127.0.0.1:5000", " * Running on http://10.0.0.9:5000")
+    assert diagnose_lines([*VLLM_READY, flask[0], *_NO_SYNTAX, flask[1]]).build_diagnosis().verdict is not None
 
 
 @pytest.mark.parametrize("other", ["8081", "80"])
