@@ -98,6 +98,7 @@ class EngineMetrics:
     ttft: Histogram | None = None
     inter_token: Histogram | None = None  # with speculation: between steps, not tokens
     # how the engine counts
+    copies: int = 1  # data-parallel engines behind the endpoint: each steps by itself, on GPUs of its own
     started: float | None = None  # unix start time of the process that counts; another value means another process
     in_strides: bool = False  # gauges change only every so many steps, and freeze when the load stops
     counts_prefill_apart: bool = False  # `running` leaves out requests whose prompt is being read
@@ -187,12 +188,14 @@ class StepLoad:
 
     ``tokens``: requests and their drafts; ``kv_tokens``: context in the KV cache; ``prompt_tokens``: prompt tokens that
     were computed meanwhile. ``is_running`` False: nothing runs any more, and the newest reading shows no further token.
+    ``copies``: data-parallel engines, each of which has its part of the first two.
     """
 
     tokens: float | None = None
     kv_tokens: float | None = None
     prompt_tokens: float | None = None
     is_running: bool = True
+    copies: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -246,16 +246,19 @@ def read_speculative_config(words: tuple[str, ...]) -> dict[str, str]:
 
 
 def count_kv_cache_tokens(page: metrics_parser.MetricsPage) -> float | None:
-    """Return the tokens the KV cache holds: share in use x number of blocks x block size. One engine only."""
-    usage = page.list_values("vllm:kv_cache_usage_perc")
-    sizes = [
-        parse_leading_number(text)
+    """Return the tokens the KV cache holds: share in use x number of blocks x block size, summed over data-parallel engines."""
+    usage, tokens = page.list_values("vllm:kv_cache_usage_perc"), 0.0
+    blocks, sizes = (
+        [parse_leading_number(text) for text in page.list_label_values("vllm:cache_config_info", key)]
         for key in ("num_gpu_blocks", "block_size")
-        for text in page.list_label_values("vllm:cache_config_info", key)
-    ]
-    if len(usage) != 1 or len(sizes) != 2 or sizes[0] is None or sizes[1] is None:
+    )
+    if not usage or not len(usage) == len(blocks) == len(sizes):
         return None
-    return usage[0] * sizes[0] * sizes[1]
+    for share, count, size in zip(usage, blocks, sizes, strict=True):  # in the page's order: by engine, all of one size
+        if count is None or size is None:
+            return None
+        tokens += share * count * size
+    return tokens
 
 
 def count_computed_prompt_tokens(page: metrics_parser.MetricsPage) -> float | None:
@@ -464,6 +467,7 @@ class VllmEngine(Engine):
             ttft=read.sum_histogram("vllm:time_to_first_token_seconds"),
             inter_token=read.sum_histogram("vllm:inter_token_latency_seconds"),
             started=read.max_of(metrics_parser.PROCESS_START_SERIES),
+            copies=max(1, len(set(read.list_label_values("vllm:num_requests_running", "engine")))),
         )
 
     def parse_stats_line(self, line: str) -> StatsLine | None:

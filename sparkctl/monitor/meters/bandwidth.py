@@ -3,6 +3,8 @@
     GB/s = decode steps per second x bytes per step
     bytes per step = weights that a step reads + draft model x its passes + KV cache of the running context + linear layers' state
 
+Of data-parallel engines each has its part of the requests, and of the experts. It steps by itself, and reads all else whole.
+
 A step takes a few rows of an embedding table, and nothing of a vision tower: these are not counted. Prompts are bound by
 arithmetic and read what nobody counts, so there is no estimate while they take a good part of the time, and none
 without decode steps.
@@ -178,7 +180,9 @@ def estimate_bandwidth(
         return None
     tokens = _count_step_tokens(numbers, reads)
     unlike = _count_unlike_tokens(numbers, reads)
+    copies = _count_copies(numbers)
     least, most = reads.experts.estimate_read_bytes(tokens, unlike) if reads.experts else (0.0, 0.0)
+    least, most = least / copies, most / copies
     draft = (reads.draft or 0) * reads.draft_passes
     context = _context_bytes(numbers, reads)
     always = reads.weights + draft + (context or 0.0) + _count_state_bytes(numbers, reads, tokens)
@@ -305,6 +309,10 @@ def _count_step_tokens(numbers: EngineMeter, reads: DecodeStepReads) -> float:
     return (numbers.batch or 1.0) * (1 + reads.draft_tokens)
 
 
+def _count_copies(numbers: EngineMeter) -> int:
+    return 1 if numbers.step_load is None else numbers.step_load.copies
+
+
 def _count_unlike_tokens(numbers: EngineMeter, reads: DecodeStepReads) -> float | None:
     """Return the requests where drafts are copied from the text, not a model's: a text that repeats itself drafts the same tokens."""
     return (numbers.batch or 1.0) if reads.draft_tokens and not reads.draft_passes else None
@@ -332,13 +340,14 @@ def _context_bytes(numbers: EngineMeter, reads: DecodeStepReads) -> float | None
 
 def _count_state_bytes(numbers: EngineMeter, reads: DecodeStepReads, tokens: float) -> float:
     """Return what linear layers read of each request, and write for each token: drafts that are rejected leave the state before."""
-    return reads.state_per_request * ((numbers.batch or 1.0) + tokens)
+    return reads.state_per_request * ((numbers.batch or 1.0) + tokens) / _count_copies(numbers)
 
 
 def _get_context_tokens(numbers: EngineMeter) -> float | None:
-    """Return the mean over the same steps; where only the log is known, its last line."""
+    """Return the mean over the same steps, of one engine; where only the log is known, its last line."""
     kv_tokens = None if numbers.step_load is None else numbers.step_load.kv_tokens
-    return numbers.kv_tokens if kv_tokens is None else kv_tokens
+    kv_tokens = numbers.kv_tokens if kv_tokens is None else kv_tokens
+    return None if kv_tokens is None else kv_tokens / _count_copies(numbers)
 
 
 def _list_step_inputs(numbers: EngineMeter) -> list[tuple[str, str]]:
@@ -367,6 +376,8 @@ def _list_read_inputs(
             inputs.append(("", "a separate embedding table counts as read, so this is some percent too high"))
         if reads.ranks > 1:
             inputs.append(("nodes", f"{reads.ranks}, each reads its share"))
+    if (copies := _count_copies(numbers)) > 1:
+        inputs.append(("engines", f"{copies} (data parallel), each has its part of requests, context and experts"))
     if reads.weights:
         inputs.append(("weights", _format_gigabytes(reads.weights)))
     if reads.experts is not None:

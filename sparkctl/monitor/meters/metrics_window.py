@@ -218,6 +218,7 @@ class MetricsInterval:
             kv_tokens=self._compute_context(),
             prompt_tokens=None if self.prompted is None else self.prompted / count,
             is_running=not (is_still and last.running == 0 and not last.waiting and not last.at_request_end),
+            copies=last.copies,
         )
 
     def _compute_context(self) -> float | None:

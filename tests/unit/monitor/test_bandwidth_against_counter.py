@@ -50,8 +50,8 @@ class Look:
 
 
 @cache
-def read_looks(recording: str = "dense") -> dict[str, list[Look]]:
-    """Return the looks of each phase, in order."""
+def read_looks(recording: str = "dense", copies: int = 1) -> dict[str, list[Look]]:
+    """Return the looks of each phase, in order; ``copies``: as if so many engines did the same behind one endpoint."""
     with gzip.open(RECORDINGS / f"vllm-0.24-h100-{recording}.jsonl.gz", "rt", encoding="utf-8") as file:
         head, *readings = (json.loads(line) for line in file)
     reads = build_decode_step_reads(parse_decode_step_label(json.dumps(head["per_step"])))
@@ -60,7 +60,8 @@ def read_looks(recording: str = "dense") -> dict[str, list[Look]]:
     looks: dict[str, list[Look]] = defaultdict(list)
     for at, reading in enumerate(readings):
         now = reading["at"]
-        window.add_reading(now, engine.parse_metrics(reading["page"]))
+        page = "".join(reading["page"].replace("{", f'{{engine="{copy}",') for copy in range(copies))
+        window.add_reading(now, engine.parse_metrics(page))
         meter = window.compute_meter(now)
         shares = [one["busy"] for one in readings[: at + 1] if now - one["at"] < WINDOW_SECONDS - 0.5]
         counted = sum(shares) / len(shares) / 100 * head["peak"] if None not in shares else None
@@ -136,6 +137,22 @@ def test_a_choice_more_uneven_than_a_real_model_s_is_at_the_low_end(phase: str) 
 def test_drafts_of_a_text_that_repeats_choose_the_experts_that_it_chose(phase: str) -> None:
     low, high = compute_steady_ratios("moe-ngram", phase)
     assert low < 1 < high
+
+
+@pytest.mark.parametrize(("recording", "phase"), [("dense", "b32"), ("draft", "draft-b8"), ("moe", "moe-b1")])
+def test_a_data_parallel_engine_reads_all_but_its_part_of_context_and_experts(recording: str, phase: str) -> None:
+    """Two engines in one page, each as the recorded one: their steps are the same, and each reads what it read."""
+    steady = read_steady_looks(phase, recording)[-1]
+    twin = read_looks(recording, copies=2)[phase][-1]
+    assert steady.meter.step_load is not None
+    assert twin.meter.step_load is not None
+    assert (twin.meter.step_load.copies, twin.meter.steps) == (2, pytest.approx(steady.meter.steps))
+    assert twin.meter.step_load.kv_tokens == pytest.approx(2 * (steady.meter.step_load.kv_tokens or 0.0))
+    assert twin.estimate is not None
+    assert steady.estimate is not None
+    assert twin.estimate.high == pytest.approx(
+        steady.estimate.high, rel=0.001
+    )  # the low end: some tokens share experts
 
 
 def test_decoding_after_long_prompts_is_within_five_percent_once_they_are_read() -> None:
