@@ -889,3 +889,11 @@ def test_every_cause_that_a_log_shows_has_an_example_and_is_read_from_it() -> No
         read[cause] = None if verdict is None else verdict.cause
     assert read == {cause: cause for cause in CAUSE_EXAMPLES}
     assert set(FailureCause) - set(CAUSE_EXAMPLES) == {FailureCause.GUARD_STOPPED, FailureCause.EXITED}
+
+
+@pytest.mark.parametrize(
+    "told", ["Name: sglang\nVersion: 0.5.14", "sglang==0.5.14", "Successfully installed sglang-0.5.14 torch-2.9.0"]
+)
+def test_a_version_that_pip_told_counts_more_than_what_the_first_lines_look_like(told: str) -> None:
+    log = f"{told}\n" + "".join(f"{line}\n" for line in _SGLANG)
+    assert diagnose_bytes(io.BytesIO(log.encode()), "it", None).diagnosis.version == "0.5.14"
