@@ -23,7 +23,7 @@ _LOG_PREFIX = lazy_pattern.compile(
     r"|(?P<undated>DEBUG|INFO|WARNING|ERROR|CRITICAL) \[[\w./-]{1,120}\.py:\d+\] ?"  # the same, where a paste left the date out
     # Python's logging with a date: 2024-12-19 21:40:35 ERROR 56542 [engine.py:64], 2025-01-01 10:00:00,123 - name - ERROR -
     r"|\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)? {1,5}(?:- [\w.]+ - )?(?P<dated>DEBUG|INFO|WARNING|ERROR|CRITICAL)"
-    r"(?: -)? (?:\d+ )?(?:\[[^\[\]\s]+:\d+\] ?|[\w.]{1,60}:\d+ -- )?"
+    r"(?: -)? (?: {1,8}(?=\[))?(?:\d+ )?(?:\[[^\[\]\s]+:\d+\] ?|[\w.]{1,60}:\d+ -- )?"
     # loguru and its like: 2026-01-18 23:16:55.275 | INFO     | name:function:46 - text, 05:57:22 | ERROR | stderr | text
     r"|(?:\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d(?:[.,]\d+)? \| (?P<barred>DEBUG|INFO|WARNING|ERROR|CRITICAL) {1,8}\| "
     r"(?:[\w.<>]{1,120}:[\w.<>]{1,80}:\d+ - |[\w.]{1,40} \| ?)?"

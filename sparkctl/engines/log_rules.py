@@ -148,6 +148,11 @@ def _list_prefix_ends(line: str) -> tuple[int, ...]:
     return tuple(dict.fromkeys(one.end() for one in found if one is not None))
 
 
+@lru_cache(_MAX_PREFIXES)
+def _is_exception(line: str) -> bool:
+    return _compile_match(EXCEPTION_LINE)(line) is not None
+
+
 # How a fault of the GPU is traced, and where its driver reports it, for NVIDIA's runtime and for the others.
 _CUDA_TOOLS = {"gpu_trace": "env.CUDA_LAUNCH_BLOCKING: 1", "gpu_report": "the driver's Xid"}
 _OTHER_GPU_TOOLS = {
@@ -193,7 +198,7 @@ class FailureRule:
         needle = next((one for one in self.needles if one in line), None)
         if needle is None:
             return None
-        if self.exception and _compile_match(EXCEPTION_LINE)(line) is None:
+        if self.exception and not _is_exception(line):
             return None
         if (found := _compile_search(self.pattern)(line)) is None:
             return None
@@ -372,7 +377,7 @@ class RuleFinder:
     def _matches_with_any_digits(self, rule: FailureRule, line: str) -> bool:
         if (general := _generalize_digits(rule.pattern)) is None:
             return False
-        if rule.exception and _compile_match(EXCEPTION_LINE)(line) is None:
+        if rule.exception and not _is_exception(line):
             return False
         return _compile_search(general)(line) is not None
 

@@ -17,7 +17,6 @@ from sparkctl.engines.base import (
     Failure,
     FailureWeight,
     LineSignal,
-    LogSignature,
     build_unnamed_failure,
     name_refused_settings,
     name_split_fault,
@@ -51,6 +50,7 @@ from sparkctl.logs.line_patterns import (
     TRACEBACK_STARTS,
     LogTime,
     TracebackReader,
+    find_own_writer,
     find_stated_level,
     find_writer,
     gives_advice,
@@ -65,6 +65,7 @@ from sparkctl.logs.line_patterns import (
     parse_log_time,
     says_it_ends,
     says_it_goes_on,
+    says_it_is_done,
     says_it_listens,
     says_it_tries_again,
     strip_group_frame,
@@ -225,6 +226,7 @@ class LineContent:
     may_be_duration: bool
     listens: bool
     tries_again: bool
+    is_done: bool
     is_plain: bool
     signal: LineSignal | None
 
@@ -312,6 +314,7 @@ _SURVIVED_TOKEN_LINES = 2
 # does), and how many such lines count as much as one record of a log: what is posted with a failure has some text after it, but
 # hardly any records.
 _WENT_ON_LINES, _WENT_ON_LINES_FATAL, _RECORD_LINES = 40, 200, 4
+_SERVED_ON_LINES = 3 * _RECORD_LINES
 _AT_WORK_LINES = 8  # after the one with which an unknown program began to take requests
 _MAX_BANNER_LINES = 40  # lines between an engine's name with its version and its settings, at most
 _MAX_FORGIVEN_LINES = 8  # lines in which a program may say what failed before it says that it tries again
@@ -319,6 +322,10 @@ _MAX_HEAD_CHARS = 200  # of a line as the log has it, in which its prefixes stan
 _MIN_TEXT_CHARS = 20  # by which the end of the prefixes is found
 # Rust: a cause of an error, below the header of all of them.
 _CAUSE = lazy_pattern.compile(r"(?: {2,}|\t) {0,20}(?:\d{1,3}: {1,4})?(?P<what>\S.{0,2000})")
+_MINUTE_HEADER = lazy_pattern.compile(r"\[\d{4}-\d\d-\d\d \d\d:\d\d\] ")  # ComfyUI's
+_ANSWERED = lazy_pattern.compile(r"HTTP/[\d.]{1,4}\" 2\d\d\b")  # an access line
+_PORT, _NUMBER = lazy_pattern.compile(r":(\d{2,5})\b"), lazy_pattern.compile(r"\b\d{2,5}\b")
+_MAX_PORTS = 64
 _MAX_CHAIN_LINES = 6  # lines from one exception to the next traceback of the same error
 # In the name of a process: a later stage of pipeline parallelism, and one of the ranks that share each tensor.
 _LATER_STAGE, _ONE_OF_RANKS = (
@@ -412,6 +419,8 @@ class LogAnalyzer:
     _ends_itself: bool = False
     _ready_at: int = 0  # the line with which it became ready
     _listens_at: int = 0  # the line with which an unknown program began to take requests
+    _listened_at: int = 0  # the last line with which it began to
+    _ports: dict[str, int] = field(default_factory=dict)  # on which servers have listened: the last line that said so
 
     def __post_init__(self) -> None:
         is_own = self.ready.line == self.engine.defaults.ready_line
@@ -429,7 +438,8 @@ class LogAnalyzer:
         """Read one line."""
         self._read_last = line.number
         if self._prefix.is_known or FRAME_START in line.text:
-            line = replace(line, text=self._prefix.strip_line(line.text))
+            text = self._prefix.strip_line(line.text)
+            line = line if text is line.text else replace(line, text=text)
         was_joining = self._preparer.is_joining
         read = _read_short_line if len(line.text) <= _MAX_KNOWN_CHARS else _read_long_line
         if not was_joining and (contents := read(self.engine, line.text)) is not None:  # most lines
@@ -496,6 +506,8 @@ class LogAnalyzer:
             or self._prefix.is_known
         ):
             return None
+        if self.is_unknown and self.failures and self._ordinary - self.failures[-1].ordinary < _WENT_ON_LINES_FATAL:
+            return LineEffect.INVISIBLE  # each line counts
         if not self.whole or not (self.ready_line_seen or self.has_served):
             return LineEffect.REMEMBERED
         if not self.has_served or (self.failures and self._life - self.failures[-1].life < _SURVIVED_LINES_FATAL):
@@ -712,7 +724,9 @@ class LogAnalyzer:
     def _has_survived(self, seen: EvidenceLine, failure: Failure) -> bool:
         since = self._life - seen.life
         needed = _WENT_ON_LINES_FATAL if failure.fatal else _WENT_ON_LINES
-        if self.is_unknown and self._ordinary - seen.ordinary >= needed:
+        if failure.weight == FailureWeight.EXCEPTION and 0 < self._listens_at < seen.number and not seen.is_uncaught:
+            needed = _SERVED_ON_LINES  # its program takes requests, and caught what one of them met
+        if self.is_unknown and (self._ordinary - seen.ordinary >= needed or seen.number < self._listened_at):
             return True
         if self._stood_at and failure.cause is FailureCause.WEDGED and not seen.serving and seen is self.failures[-1]:
             return self._latest is not None and self._latest[0] - self._stood_at >= _WENT_ON_LINES
@@ -780,6 +794,8 @@ class LogAnalyzer:
 
     def _process_content(self, line: LogLine, content: LineContent) -> None:
         text = content.text
+        if content.listens:
+            self._note_listening(line, text)
         if (
             content.is_plain
             and self._unnamed is None
@@ -838,8 +854,10 @@ class LogAnalyzer:
             return
         if is_exception:
             signal = self._note_exception(line, text, signal)
+        elif content.is_done:
+            self._forgive_failures(line, 1)
         elif content.tries_again and (signal is None or signal.failure is None):
-            self._forgive_failures(line)
+            self._forgive_failures(line, line.number - _MAX_FORGIVEN_LINES)
         if self._unnamed is not None or (signal is not None and signal.failure is not None):
             self._join_message(line, text, content.level, signal)
         if content.is_standstill:
@@ -859,8 +877,6 @@ class LogAnalyzer:
 
     def _count_ordinary_line(self, line: LogLine, content: LineContent) -> None:
         """Count a line that tells neither a failure nor a part of one, if it may matter that the program goes on."""
-        if content.listens and self.is_unknown:
-            self._listens_at = self._listens_at or line.number
         if (
             not self.is_unknown
             or not self.failures
@@ -869,8 +885,37 @@ class LogAnalyzer:
             or is_harmless(content.text)
         ):
             return
-        is_record = content.level is not None or parse_log_time(line.when, line.text) is not None
+        is_record = (
+            content.level is not None
+            or parse_log_time(line.when, line.text) is not None
+            or _MINUTE_HEADER.match(line.text) is not None
+        )
         self._ordinary += _RECORD_LINES if is_record else 1
+
+    def _note_listening(self, line: LogLine, text: str) -> None:
+        """Note that a server takes requests. A port that was in use before is its own now; one on which a server listened before
+        shows that it was started again, after what went wrong before."""
+        if self.is_unknown:
+            self._listens_at, self._listened_at = self._listens_at or line.number, line.number
+        ports = set(_PORT.findall(text))
+        # Flask names each address of one start.
+        is_again = any(line.number - self._ports.get(port, line.number) > _MAX_TAIL_LINES for port in ports)
+        if len(self._ports) < _MAX_PORTS:
+            self._ports |= dict.fromkeys(ports, line.number)
+        self._drop_failures(
+            lambda failure, its_text: (
+                failure.cause is FailureCause.PORT_IN_USE and not ports.isdisjoint(_NUMBER.findall(its_text))
+            )
+        )
+        if is_again:
+            self.stopped = None
+            self._drop_failures(lambda failure, _: not failure.fatal)
+
+    def _drop_failures(self, is_overtaken: Callable[[Failure, str], bool]) -> None:
+        """Forget the failures after which the program works, by themselves and their texts."""
+        self.failures = [
+            seen for seen in self.failures if seen.failure is None or not is_overtaken(seen.failure, seen.text)
+        ]
 
     def _note_readiness(self, line: LogLine, text: str) -> None:
         if self.is_ready_line is not None and self.is_ready_line(text) and self._says_ready(text):
@@ -886,6 +931,8 @@ class LogAnalyzer:
     def _note_work(self, line: LogLine, content: LineContent) -> None:
         """Note a line of an engine at work, or a request that a server answered."""
         self._note_activity(line.number)
+        if self.is_unknown and self.failures and _ANSWERED.search(content.text):
+            self._drop_failures(lambda failure, _: failure.cause is FailureCause.PORT_IN_USE)
         if content.is_usage:
             self._life += 1
             self.has_served = self.has_served or self.whole
@@ -935,14 +982,17 @@ class LogAnalyzer:
         ]
         self.tracebacks = [one for one in self.tracebacks if one.last != number]
 
-    def _forgive_failures(self, line: LogLine) -> None:
-        """Forget what the process that wrote this line said in the lines before of a failure: it says that it goes on. After a
-        fatal one it does not, and of another process it tells nothing."""
-        first, writer = line.number - _MAX_FORGIVEN_LINES, find_writer(line.text[:_MAX_HEAD_CHARS])
+    def _forgive_failures(self, line: LogLine, first: int) -> None:
+        """Forget what the process that wrote this line said from the ``first`` line on of a failure: it says that it goes on, or that it
+        has done its work. After a fatal one it does not, and of another process it tells nothing."""
+        writer = find_writer(line.text[:_MAX_HEAD_CHARS])
+        chain = self._traceback.get_chain(writer)
+        if chain and chain[-1] >= first:
+            first = min(first, chain[0])
 
         def is_forgiven(seen: EvidenceLine) -> bool:
             is_fatal = seen.failure is not None and seen.failure.fatal
-            return seen.number >= first and not is_fatal and find_writer(seen.raw) == writer
+            return seen.number >= first and not is_fatal and find_own_writer(seen.raw, seen.text) == writer
 
         self.failures = [seen for seen in self.failures if not is_forgiven(seen)]
         for name in ("last_error", "_level_error"):
@@ -1169,8 +1219,9 @@ class LogAnalyzer:
                 writer = self._traceback.opener  # a record of several lines has its header on the first
             if _LATER_STAGE.search(writer):
                 failure = name_stage_fault(failure, text)
-            if _ONE_OF_RANKS.search(writer):
-                failure = name_split_fault(failure, text)
+            if _ONE_OF_RANKS.search(writer) and (split := name_split_fault(failure, text)) is not failure:
+                failure = split
+                self._name_split_faults()  # the first rank's name alone does not tell that there are others
             self._record_failure(self._refine_failure(failure, text, is_serving=self.was_ready), line, text)
         if signal.phase is Phase.READY and 0 < self._ready_at < line.number and any(map(_is_death, self.failures)):
             self.failures.clear()  # it was started again
@@ -1183,6 +1234,12 @@ class LogAnalyzer:
             self._change_phase(phase, step or (self.step if phase is self.phase else None), line)
         elif step is not None and phase is None:
             self.step = step
+
+    def _name_split_faults(self) -> None:
+        """Name the same fault of the ranks before: it is one of each rank."""
+        for at, seen in enumerate(self.failures):
+            if seen.failure is not None:
+                self.failures[at] = replace(seen, failure=name_split_fault(seen.failure, seen.text))
 
     def _rename_draft_step(self, step: Step) -> Step:
         """Return what loads a second model, once the first one has its KV cache, as a step of the draft model."""
@@ -1243,8 +1300,8 @@ class LogAnalyzer:
         )
 
     def _follows_exception(self, failure: Failure, number: int, *, is_serving: bool) -> bool:
-        """Tell whether a crash or a kill follows an exception that no rule names: a program that ends may crash in a library's
-        cleanup, and an engine that ends may kill its own processes."""
+        """Tell whether a crash, a kill or the loss of another process follows an exception that no rule names: a program that ends may
+        crash in a library's cleanup, an engine that ends may kill its own processes, and its ranks lose each other."""
         if failure.weight != FailureWeight.DEATH:
             return False
         if failure.cause is FailureCause.KILLED:
@@ -1291,7 +1348,7 @@ def _read_content(engine: Engine, raw: str, text: str) -> LineContent | None:
     plain = strip_group_frame(text)
     level = prepare_text(raw[:200])[0] or find_stated_level(plain)
     signal = None if is_serving or answered else engine.classify_line(plain)
-    is_turning_point = text.startswith(_list_turning_points(engine.signs))
+    is_turning_point = text.startswith(_list_turning_points(engine))
     has_served = text.startswith(engine.signs.served) or (answered is not None and bool(answered["failed"]))
     is_answer = _answers_request(raw)
     is_request_error = REQUEST_ERROR in plain or LOGGING_ERROR in plain or tells_broken_connection(plain)
@@ -1299,10 +1356,10 @@ def _read_content(engine: Engine, raw: str, text: str) -> LineContent | None:
     has_header = TRACEBACK_HEADER in plain  # what follows is the error
     may_be_traceback = plain.startswith((" ", FRAME_START, *CHAIN_STARTS)) or has_header
     is_error = signal is None and not has_header and looks_like_error(plain) and not is_below_error(level)
-    may_be_duration, tries_again = may_hold_duration(plain), says_it_tries_again(plain)
+    may_be_duration, tries_again, is_done = may_hold_duration(plain), says_it_tries_again(plain), says_it_is_done(plain)
     is_special = any(
         (is_turning_point, is_serving, answered, has_served, is_answer, is_request_error, is_standstill,
-         may_be_traceback, is_error, may_be_duration, tries_again)
+         may_be_traceback, is_error, may_be_duration, tries_again, is_done)
     )  # fmt: skip
     is_failure = level in ERROR_LEVELS or (signal is not None and signal.failure is not None)
     return LineContent(
@@ -1322,6 +1379,7 @@ def _read_content(engine: Engine, raw: str, text: str) -> LineContent | None:
         may_be_duration=may_be_duration,
         listens=says_it_listens(plain),
         tries_again=tries_again,
+        is_done=is_done,
         is_plain=not is_special and not is_failure and not text.startswith(PACKAGE_VERSION),
         signal=signal,
     )
@@ -1365,9 +1423,9 @@ def _is_continuation(text: str, level: str | None, first_level: str | None) -> b
 
 
 @cache
-def _list_turning_points(signs: LogSignature) -> tuple[str, ...]:
+def _list_turning_points(engine: Engine) -> tuple[str, ...]:
     ends = (*STOP_REQUESTS, *SHUTDOWN_PHRASES, *SELF_KILLS)
-    return (*signs.begins, *RELOADS, *TRACEBACK_STARTS, CAUSES_HEADER, *ends)
+    return (*engine.signs.begins, *RELOADS, *TRACEBACK_STARTS, CAUSES_HEADER, *ends)
 
 
 @cache

@@ -43,6 +43,8 @@ from sparkctl.logs.line_patterns import (
     looks_like_error,
     match_compiler_frame,
     match_reader_frame,
+    says_it_is_done,
+    says_it_listens,
     says_it_tries_again,
     split_prefix,
     strip_broken_colour_codes,
@@ -156,7 +158,7 @@ class EffectTable:
             return LineEffect.MATTERS
         if looks_like_error(line) and not is_below_error(level):
             return LineEffect.MATTERS
-        if says_it_tries_again(line):
+        if says_it_tries_again(line) or says_it_listens(line) or says_it_is_done(line):
             return LineEffect.MATTERS
         if self._engine.classify_line(line) is not None or self._engine.depends_on_digits(line, shape):
             return LineEffect.MATTERS
@@ -252,7 +254,7 @@ class TracebackPrefix:
 
 def _find_traceback_prefix(line: str) -> re.Pattern[str] | None:
     """Return a matcher for what stands before a frame of a traceback; None where that is nothing, or is known, or the line is none."""
-    frame = _FRAME_AT_END.search(line)
+    frame = _FRAME_AT_END.search(line) if line[: line.find(FRAME_START)].strip() else None
     if frame is None or not (head := line[: frame.start()]).strip() or len(head) > _MAX_PREFIX_CHARS:
         return None
     if is_quoted(line) or _BELOW_ERROR.search(head) or FRAME_PATTERN.match(prepare_text(line)[1]):

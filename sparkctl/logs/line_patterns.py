@@ -146,10 +146,19 @@ _GOES_ON_PATTERN = lazy_pattern.compile(
     r"(?P<again>\b[Ff](?:alls? ?back|alling back|allen back)|\b[Rr]etrying\b|^Cannot import .{1,300} module for custom nodes: "
     r"|^Got an OOM, unloading all loaded models)"
     r"|(?P<weak>, using \w)|[Uu]sing \w{1,40} instead|[Uu]sing internal "
-    r"|[.,] [Uu]sing (?:the )?default\b|, ignor(?:ed|ing)\b|Skipping tactic |NCCL INFO"
+    r"|[.,] [Uu]sing (?:the )?default\b|, ignor(?:ed|ing)\b| - skipping$|Skipping tactic |NCCL INFO"
 )
 # Every match has one of these; they are found in a tenth of the time.
-_GOES_ON_WORDS = ("back", "etrying", "for custom nodes: ", "sing ", ", ignor", "Skipping tactic ", "NCCL INFO")
+_GOES_ON_WORDS = (
+    "back",
+    "etrying",
+    "for custom nodes: ",
+    "sing ",
+    ", ignor",
+    " - skipping",
+    "Skipping tactic ",
+    "NCCL INFO",
+)
 
 
 # The process that a prefix names: (EngineCore_DP0 pid=7), (VllmWorker rank=0 pid=7), [2026-05-01 10:00:00 DP1 TP0], [rank1]:
@@ -165,7 +174,7 @@ def find_writer(raw: str) -> str:
     return "" if found is None else found["ranks"] or found[0]
 
 
-def _find_own_writer(raw: str, text: str) -> str:
+def find_own_writer(raw: str, text: str) -> str:
     """Return which process wrote a line, as its prefix names it and not its ``text``."""
     if raw.startswith(text):
         return ""
@@ -200,6 +209,16 @@ def says_it_tries_again(text: str) -> bool:
         return False
     found = _GOES_ON_PATTERN.search(text)
     return found is not None and found["again"] is not None
+
+
+# pip and Docker after a build; trainers with their last figures (trl and transformers, verl).
+_DONE_STARTS = ("Successfully built ", "Successfully tagged ", "Successfully installed ", "{'train_runtime': ")
+_FINAL_METRICS = "inal validation metrics: "
+
+
+def says_it_is_done(text: str) -> bool:
+    """Tell whether a program says in this line that its work, a build or a training, ended well, whatever it said before."""
+    return text.startswith(_DONE_STARTS) or _FINAL_METRICS in text
 
 
 _EXIT_STATUS = lazy_pattern.compile(r"\bexit(?:ed)? (?:with )?(?:status|code)[ :=]{1,3}-?[1-9]")
@@ -325,6 +344,7 @@ _SOURCE_NAME = (
     rf"(?:(?={_TIMESTAMP})"  # none: of what follows, nothing begins like a time, which is on each line where it is
     r"| {0,4}\| "  # buildkite
     r"|(?:[ \t]{0,8}[*+-] {1,3})?`{1,3}(?=[^\s`])"  # Markdown: a list of lines, each as code
+    r"|(?:\[[\w.-]{1,40}\]|[\w.-]{1,40}:) (?=\[GIN\] \d{4}/)"  # a program that starts a server in Go
     r"|>>> (?=[\[/]|time=)"  # the prompt of a program in the same terminal
     r"|[^\x00-~]{1,3} {1,2}(?=[(\[A-Z])"  # the frame of a terminal's window (k9s), a symbol before the text
     r"|[ \t]{0,8}Line \d{1,7}: |\d{1,7}[:-](?=[(\[]|(?:INFO|WARNING|ERROR|Traceback)\b)"  # what numbers the lines: an editor, grep -n
@@ -520,11 +540,13 @@ _COMPILER_FRAME = lazy_pattern.compile(
 _MODULE_FRAME_ENDS = (", in <module>", ", in _run_module_as_main")
 
 
+@lru_cache(_KNOWN_TEXTS)  # the same frames come from each rank, and from each start
 def match_reader_frame(source: str) -> re.Match[str] | None:
     """Return the file and the function of a traceback's frame in code that reads what an exception may not name, None for others."""
     return _READER_FRAME.match(source) if any(map(source.__contains__, _READER_WORDS)) else None
 
 
+@lru_cache(_KNOWN_TEXTS)
 def is_settings_frame(source: str) -> bool:
     """Tell whether a traceback's frame is in code that checks settings."""
     return any(map(source.__contains__, _SETTINGS_WORDS)) and _SETTINGS_FRAME.match(source) is not None
@@ -591,7 +613,7 @@ class TracebackReader:
             self.assertion, self.handled, self.mistaken, self._has_told = None, (), None, False
             self.refuses_settings = self.is_uncaught = False
         if TRACEBACK_HEADER in text and rf"{TRACEBACK_HEADER}\n" not in text:  # not a text of a program's in quotes
-            self._open(number, _find_own_writer(raw, text), level)
+            self._open(number, find_own_writer(raw, text), level)
             return False
         if self.is_open:
             if not text[:1].isspace() and not text.startswith(FRAME_START):
@@ -601,16 +623,16 @@ class TracebackReader:
             if self._unusual is not None and number - self._unusual <= _MAX_MESSAGE_LINES:
                 self.mistaken, self._has_told = self._unusual, True
                 self._chains.clear()
-            self._open(number, _find_own_writer(raw, text), level)
+            self._open(number, find_own_writer(raw, text), level)
             self._read_frame_line(number, text)
         elif text.startswith(CHAIN_STARTS):
-            self._links[_find_own_writer(raw, text)] = _HANDLED_START if text.startswith(_HANDLED_START) else text
+            self._links[find_own_writer(raw, text)] = _HANDLED_START if text.startswith(_HANDLED_START) else text
         return False
 
     def _reads_exception(self, number: int, text: str, raw: str, level: str | None) -> bool:
         found = _EXCEPTION.match(text)
         if found and not found["name"].isupper():
-            writer = _find_own_writer(raw, text)
+            writer = find_own_writer(raw, text)
             if not self._is_foreign(text, writer, level):
                 if self._statement and (
                     (text.rstrip() == "AssertionError" and self._statement[0].startswith(ASSERTION_START))
@@ -664,6 +686,10 @@ class TracebackReader:
             self.raise_line, self._statement = None, []
         else:
             self.close()
+
+    def get_chain(self, writer: str) -> Sequence[int]:
+        """Return the lines of the exceptions of the last chain that this process wrote, the first one first."""
+        return self._chains.get(writer, ())
 
     @property
     def is_in_statement(self) -> bool:

@@ -116,6 +116,22 @@ def _ollama(error: str) -> tuple[str, ...]:
 
 
 OTHER_WORDS: dict[str, tuple[str, str, tuple[str, ...]]] = {
+    # mystous/vllm_hybrid, eval/results: a batch of prompts on eight GPUs, neo_on.log
+    "ranks that lose their store after an exception of their own": (
+        "crashed",
+        "batch_size must be equal to batch_size_k",
+        (
+            *_VLLM,
+            *_raise(
+                "RuntimeError: batch_size must be equal to batch_size_k",
+                "(Worker_TP1 pid=2008628) ERROR 05-04 22:55:59 [multiproc_executor.py:962] ",
+            ),
+            "(Worker_TP1 pid=2008628) INFO 05-04 22:55:59 [multiproc_executor.py:872] WorkerProc shutting down.",
+            "[rank1]:[W504 22:56:00.728749225 TCPStore.cpp:125] [c10d] recvValue failed on SocketImpl(fd=100, addr=[localhost]:38180, "
+            "remote=[localhost]:39071): Failed to recv, got 0 bytes. Connection was likely closed. Did the remote server shutdown or crash?",
+            "Exception raised from recvBytes at /pytorch/torch/csrc/distributed/c10d/Utils.hpp:682 (most recent call first):",
+        ),
+    ),
     "Rust's causes, the innermost last": (
         "disk-full",
         "No space left on device",
@@ -288,6 +304,20 @@ OTHER_WORDS: dict[str, tuple[str, str, tuple[str, ...]]] = {
         "model-files",
         "rank0.engine",
         _raise("FileNotFoundError: [Errno 2] No such file or directory: '/engines/rank0.engine'"),
+    ),
+    "one model of many, behind a launcher": (
+        "none",
+        "",
+        tuple(
+            f"[ollama] {line}"
+            for line in (
+                *_ollama("llama-server process has terminated: exit status 127"),
+                *(
+                    f'[GIN] 2026/08/21 - 10:02:{at} | 200 | 1.2s | 172.17.0.1 | POST     "/api/chat"'
+                    for at in range(10, 40)
+                ),
+            )
+        ),
     ),
     "the same without a server": (
         "crashed",
@@ -859,3 +889,11 @@ def test_every_cause_that_a_log_shows_has_an_example_and_is_read_from_it() -> No
         read[cause] = None if verdict is None else verdict.cause
     assert read == {cause: cause for cause in CAUSE_EXAMPLES}
     assert set(FailureCause) - set(CAUSE_EXAMPLES) == {FailureCause.GUARD_STOPPED, FailureCause.EXITED}
+
+
+@pytest.mark.parametrize(
+    "told", ["Name: sglang\nVersion: 0.5.14", "sglang==0.5.14", "Successfully installed sglang-0.5.14 torch-2.9.0"]
+)
+def test_a_version_that_pip_told_counts_more_than_what_the_first_lines_look_like(told: str) -> None:
+    log = f"{told}\n" + "".join(f"{line}\n" for line in _SGLANG)
+    assert diagnose_bytes(io.BytesIO(log.encode()), "it", None).diagnosis.version == "0.5.14"

@@ -669,3 +669,130 @@ def test_a_model_that_a_server_cannot_load_is_no_failure_once_it_serves_others()
         reading = LogDiagnoser()
         reading.feed_block("".join(f"{line}\n" for line in _ONE_MODEL_OF_MANY[:count]).encode())
         assert (reading.build_diagnosis().verdict is not None) is is_failure
+
+
+_BOUND = "INFO:     Uvicorn running on http://0.0.0.0:8080 (Press CTRL+C to quit)"
+_PORT_TAKEN = (
+    "INFO:     Started server process [746870]",
+    "INFO:     Waiting for application startup.",
+    "INFO:     Application startup complete.",
+    "ERROR:    [Errno 98] error while attempting to bind on address ('0.0.0.0', 8080): address already in use",
+    "INFO:     Waiting for application shutdown.",
+    "INFO:     Application shutdown complete.",
+)
+_ANSWERED = ('INFO:     127.0.0.1:50046 - "GET /health HTTP/1.1" 200 OK',) * 2
+_NO_SYNTAX = (
+    '  File "/mnt/d/api/server.py", line 204',
+    "    payload = JSONResponse(content=json_loads := 1)",
+    "                                   ^^",
+    "SyntaxError: invalid syntax",
+)
+_IMPORT_FAILED = (
+    "[2024-09-13 18:38] Traceback (most recent call last):",
+    '  File "urllib3\\connection.py", line 179, in _new_conn',
+    "    raise ConnectTimeoutError(",
+    "urllib3.exceptions.ConnectTimeoutError: 'Connection to huggingface.co timed out. (connect timeout=None)'",
+    "",
+    "During handling of the above exception, another exception occurred:",
+    "",
+    "Traceback (most recent call last):",
+    '  File "D:\\comfyui\\nodes.py", line 1993, in load_custom_node',
+    *["    module_spec.loader.exec_module(module)"] * 12,
+    "huggingface_hub.utils._errors.LocalEntryNotFoundError: An error happened while trying to locate the files on the Hub",
+    "",
+)
+_PROMPT_FAILED = (
+    "[2024-09-13 18:43] !!! Exception during processing !!! Sizes of tensors must match except in dimension 1.",
+    "[2024-09-13 18:43] Traceback (most recent call last):",
+    '  File "D:\\comfyui\\execution.py", line 323, in execute',
+    "    output_data = get_output_data(obj)",
+    "RuntimeError: Sizes of tensors must match except in dimension 1. Expected size 24 but got size 23",
+    "",
+)
+_PADDED = (
+    "2026-04-21 18:04:19  ERROR     [main]  RAG could not be made:",
+    "Traceback (most recent call last):",
+    '  File "/root/Chatbot/main.py", line 31, in lifespan',
+    "    rag = Rag()",
+    "OSError: Error no file named pytorch_model.bin, model.safetensors, tf_model.h5, model.ckpt.index or flax_model.msgpack found in "
+    "directory /root/Chatbot/modules/Text2Vec.",
+    "",
+)
+_TRAINER = "(TaskRunner pid=525716) "
+_TEARDOWN = (
+    f"{_TRAINER}Training Progress: 100%|██████████| 6/6 [20:33<00:00, 205.58s/it]",
+    f"{_TRAINER}Traceback (most recent call last):",
+    f'{_TRAINER}  File "/x/torch/utils/data/_utils/signal_handling.py", line 73, in handler',
+    f"{_TRAINER}    _error_if_any_worker_fails()",
+    f"{_TRAINER}RuntimeError: DataLoader worker (pid 563735) is killed by signal: Killed. ",
+)
+_UNREACHED = (
+    "Could not fetch URL https://pypi.example/simple/pip/: connection error: Failed to resolve IP address for 'pypi.example' "
+    "([Errno -2] Name or service not known)"
+)
+
+
+@pytest.mark.parametrize(
+    ("failed", "later"),
+    [
+        # B664577/DocAvatar, start_dev.log: a program of its own beside vLLM
+        ((*VLLM_READY, *_PORT_TAKEN), (_BOUND,)),
+        ((*VLLM_READY, _BOUND, *_ANSWERED, *_NO_SYNTAX), (_BOUND,)),
+        (_PORT_TAKEN, (_BOUND,)),
+        # shungyan/genai-desktop-app, logs/ubuntu/adk.log
+        (_PORT_TAKEN, ('INFO:     127.0.0.1:42306 - "POST /run HTTP/1.1" 200 OK',)),
+        # wxk1998/comfyui-minmicmotion, comfyui.log
+        (
+            _IMPORT_FAILED,
+            ("[2024-09-13 18:38] Cannot import D:\\comfyui\\custom_nodes\\Mimic module for custom nodes: the hub",),
+        ),
+        (_IMPORT_FAILED, COMFYUI[:2]),
+        (
+            (*COMFYUI[:3], *_PROMPT_FAILED),
+            (
+                "[2024-09-13 18:43] Prompt executed in 280.66 seconds",
+                *("[2024-09-13 18:52] got prompt", "[2024-09-13 18:54] num_frames:  582"),
+            ),
+        ),
+        # xs-H/Chatbot, logs/app.log
+        (_PADDED, ("2026-04-21 18:45:32  INFO      [main]  Chat   ready",) * 10),
+        # 2215860382/VedioSifter, train_run_20260421_065709.log: Ray ends the training's processes
+        ((*VLLM_START, *_TEARDOWN), (f"{_TRAINER}(\"Final validation metrics: {{'val-core/acc/mean@1': \"",)),
+        # zjpzhao/vllm-qwen3vl-cu118-t4, logs/vllm-build.log
+        ((_UNREACHED,), ("Successfully built vllm",)),
+    ],
+)
+def test_what_the_program_overcame_is_no_verdict(failed: tuple[str, ...], later: tuple[str, ...]) -> None:
+    assert diagnose_lines(failed).build_diagnosis().verdict is not None
+    assert diagnose_lines([*failed, *later]).build_diagnosis().verdict is None
+    reading = LogDiagnoser()
+    reading.feed_block("".join(f"{line}\n" for line in (*failed, *later)).encode())
+    assert reading.build_diagnosis().verdict is None
+
+
+def test_an_address_that_pip_skips_is_no_failure() -> None:
+    lines = [f"{_UNREACHED} - skipping", "Looking in indexes: https://pypi.example/simple/"]
+    assert diagnose_lines(lines).build_diagnosis().verdict is None
+
+
+def test_a_second_address_of_one_start_is_no_second_start() -> None:
+    # Flask's words at its start
+    flask = (" * Running on http://127.0.0.1:5000", " * Running on http://10.0.0.9:5000")
+    assert diagnose_lines([*VLLM_READY, flask[0], *_NO_SYNTAX, flask[1]]).build_diagnosis().verdict is not None
+
+
+@pytest.mark.parametrize("other", ["8081", "80"])
+def test_another_port_does_not_free_the_one_in_use(other: str) -> None:
+    found = diagnose_lines([*VLLM_READY, *_PORT_TAKEN, _BOUND.replace("8080", other)]).build_diagnosis().verdict
+    assert found is not None
+    assert found.cause is FailureCause.PORT_IN_USE
+
+
+def test_a_program_goes_on_in_a_log_of_many_lines_as_in_a_short_one() -> None:
+    # jack-tsao/jetson-copilot, logs/container.log: 28,000 lines
+    taken = "Error: listen tcp 0.0.0.0:11434: bind: address already in use\n"
+    before, after = "INFO:root:1 files found!\n" * 21_000, "INFO:root:is_name_ready: 43\n" * 60
+    for log, is_failure in ((f"{before}{taken}", True), (f"{before}{taken}{after}", False)):
+        reading = LogDiagnoser()
+        reading.feed_block(log.encode())
+        assert (reading.build_diagnosis().verdict is not None) is is_failure

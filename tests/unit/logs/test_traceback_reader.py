@@ -387,6 +387,23 @@ def test_a_weight_without_a_place_in_a_later_stage_of_a_pipeline_is_the_engines_
     assert both.cause is FailureCause.MODEL_FILES
 
 
+@pytest.mark.parametrize("ranks", [("TP0", "TP1"), ("TP1", "TP0"), ("TP0",)])
+def test_a_weight_that_is_not_split_is_the_engines_fault_on_the_first_rank_too(ranks: tuple[str, ...]) -> None:
+    # As SGLang prints it of each rank (mattbucci/2x-R9700-RDNA4-GFX1201-sglang-inference, other figures).
+    size = (
+        "RuntimeError: The size of tensor a (2048) must match the size of tensor b (4096) at non-singleton dimension 1"
+    )
+    log = "".join(
+        f"{line}\n"
+        for rank in ranks
+        for line in (f"[2026-05-01 10:00:00 {rank}] Scheduler hit an exception: {HEADER}", *FRAME, size)
+    )
+    begins = "[2026-05-01 09:59:00] server_args=ServerArgs(model_path='/m')\n[2026-05-01 09:59:30 TP0] Load weight begin. avail mem=90.0 GB\n"
+    verdict = diagnose(begins + log)
+    assert verdict is not None
+    assert verdict.cause is (FailureCause.ENGINE_BUG if len(ranks) > 1 else FailureCause.MODEL_FILES)
+
+
 @pytest.mark.parametrize(
     ("frame", "exception", "cause"),
     [
