@@ -294,7 +294,7 @@ class FactRule:
         }
         filled = _fill_template(self.says, groups)
         value = filled.replace(",", "") if _GROUPED_NUMBER.fullmatch(filled) else filled
-        return EngineFact(self.name, value, self.is_fallback, self.is_guess)
+        return EngineFact(self.name, value, is_fallback=self.is_fallback, is_guess=self.is_guess)
 
 
 def fact_rule(

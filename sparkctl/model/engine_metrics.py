@@ -6,6 +6,7 @@ rate is accepted / drafted. Which engine calls what: docs/numbers.md.
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY
 from enum import StrEnum
 
 from sparkctl.model.lazy_dataclass import dataclass
@@ -262,6 +263,7 @@ class EngineFact:
 
     name: EngineFactName
     value: str
+    _: KW_ONLY
     is_fallback: bool = False
     is_guess: bool = False
     share: float | None = None
