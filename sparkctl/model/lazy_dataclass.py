@@ -1,8 +1,8 @@
 """``@dataclass`` whose methods are made when they are first used: for frozen classes with slots, which is nearly all of them.
 
 ``dataclasses`` writes and compiles seven methods for each frozen class. A command imports some 280 of them and makes objects of
-70, so that took a third of the whole time of ``sparkctl status``. Here the fields, the slots and ``__match_args__`` are those
-of ``dataclasses``; ``__init__`` is compiled at the first object, and the other methods are the same functions for every class.
+70, so that took a third of the whole time of ``sparkctl status``. Here ``__init__`` is compiled at the first object, ``dataclasses``
+itself makes the tables of the fields when they are asked for, and the other methods are the same functions for every class.
 """
 
 from __future__ import annotations
