@@ -10,6 +10,7 @@ import shlex
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from functools import cached_property
 
 from sparkctl.commands.event_stream import open_session, stream_events
 from sparkctl.commands.history_writer import OperationSubject, record_operation
@@ -524,7 +525,13 @@ class _StartRun:
             verdict = replace(
                 verdict, edit=verdict_builder.suggest_field_change(self.head.plan, verdict.field, ChangeDirection.LOWER)
             )
-        return self._proof.prove_verdict(verdict, self.request.build_retry_command)
+        request = self.request.with_again() if self._is_second_failure else self.request
+        return self._proof.prove_verdict(verdict, request.build_retry_command)
+
+    @cached_property
+    def _is_second_failure(self) -> bool:
+        """Whether a start failed before this one, so that the next is asked about. Read before this failure is saved."""
+        return bool(rank_start.list_recent_failures(self.ctx, [rank.plan for rank in self.ranks]))
 
     def _build_unproved_end(self, why: str) -> CommandEnded:
         """Return the end of a start whose service answers and proves nothing; it stays up."""

@@ -6,7 +6,7 @@ import importlib
 import os
 import shlex
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 from sparkctl.commands.request import Preview, Request, SentenceTone, describe_unreachable, list_flags
@@ -133,6 +133,10 @@ class StartInstance(LaunchRequest):
             return self.build_switch_command(*changes)
         own = {"--again": self.once_more, "--force": self.forced, "--queue": self.queue}
         return self._build_command("up", own, changes)
+
+    def with_again(self) -> StartInstance:
+        """The same request with ``--again``, by whichever verb it was asked."""
+        return replace(self, once_more=True, switch_flags=("--again", *self.switch_flags))
 
     def build_switch_command(self, *changes: FieldChange) -> str:
         """The command of the switch that this start is a step of."""

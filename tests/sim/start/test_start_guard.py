@@ -181,11 +181,13 @@ async def test_the_guard_acts_while_nobody_is_there_and_the_next_one_tells(
     # kept by now: the next one has no news of it, and counts it as a failed start
     await wait_for_freed_memory(sparks)
     events = await collect_events(start_instance(ctx, make_start_request(sparks, *RUNAWAY)))
-    assert find_command_end(events).verdict is not None
+    again = getattr(find_command_end(events).verdict, "again", None)
+    assert again is not None
+    assert "--again" in again.split(), "without it the command that the verdict prints would be refused"
     await wait_for_freed_memory(sparks)
     refused = find_command_end(await collect_events(start_instance(ctx, make_start_request(sparks))))
     assert (refused.outcome, refused.exit_code) == (Outcome.REFUSED, 6)
-    assert "(each time: guard stopped)" in (refused.message or "")
+    assert "(each time: guard-stopped)" in (refused.message or ""), "the names that help takes"
 
 
 async def test_an_up_that_was_cut_off_is_told_of_by_the_next(sparks: SimulatedSparks, ctx: CommandContext) -> None:
