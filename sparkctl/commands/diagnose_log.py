@@ -319,7 +319,11 @@ class StartCommand:
             last -= 1
         first = min(first, last)
         pairs = words[first:last]
-        return cls(tuple(words[:first]), tuple(zip(pairs[::2], pairs[1::2], strict=False)), tuple(words[last:]))
+        return cls(
+            tuple(words[:first]),
+            tuple(zip(pairs[::2], pairs[1::2], strict=False)),
+            tuple(one for one in words[last:] if one != "--force"),
+        )
 
     @property
     def profile_words(self) -> tuple[str, ...]:

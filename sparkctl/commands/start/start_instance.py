@@ -526,7 +526,7 @@ class _StartRun:
             verdict = replace(
                 verdict, edit=verdict_builder.suggest_field_change(self.head.plan, verdict.field, ChangeDirection.LOWER)
             )
-        request = self.request.with_again() if self._has_failed_before else self.request
+        request = self.request.for_proved_change(is_again=self._has_failed_before)
         return self._proof.prove_verdict(verdict, request.build_retry_command)
 
     def _build_unproved_end(self, why: str) -> CommandEnded:

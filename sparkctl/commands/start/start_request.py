@@ -134,9 +134,10 @@ class StartInstance(LaunchRequest):
         own = {"--again": self.once_more, "--force": self.forced, "--queue": self.queue}
         return self._build_command("up", own, changes)
 
-    def with_again(self) -> StartInstance:
-        """The same request with ``--again``, by whichever verb it was asked."""
-        return replace(self, once_more=True, switch_flags=("--again", *self.switch_flags))
+    def for_proved_change(self, *, is_again: bool) -> StartInstance:
+        """The same request for a change that is proved, so without ``--force``; ``is_again``: with ``--again``."""
+        flags = (*(("--again",) if is_again else ()), *(one for one in self.switch_flags if one != "--force"))
+        return replace(self, forced=False, once_more=is_again or self.once_more, switch_flags=flags)
 
     def build_switch_command(self, *changes: FieldChange) -> str:
         """The command of the switch that this start is a step of."""
