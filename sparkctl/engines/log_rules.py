@@ -283,6 +283,7 @@ class FactRule:
     name: EngineFactName
     says: str
     is_fallback: bool
+    is_guess: bool
 
     def match_fact(self, line: str) -> EngineFact | None:
         """Return the fact, None if the line does not report it."""
@@ -292,16 +293,21 @@ class FactRule:
             name: truncate_text(value.strip(), _MAX_GROUP_CHARS) for name, value in found.groupdict().items() if value
         }
         filled = _fill_template(self.says, groups)
-        return EngineFact(
-            self.name, filled.replace(",", "") if _GROUPED_NUMBER.fullmatch(filled) else filled, self.is_fallback
-        )
+        value = filled.replace(",", "") if _GROUPED_NUMBER.fullmatch(filled) else filled
+        return EngineFact(self.name, value, is_fallback=self.is_fallback, is_guess=self.is_guess)
 
 
 def fact_rule(
-    start: str, pattern: str, name: EngineFactName, says: str = "{it}", *, is_fallback: bool = False
+    start: str,
+    pattern: str,
+    name: EngineFactName,
+    says: str = "{it}",
+    *,
+    is_fallback: bool = False,
+    is_guess: bool = False,
 ) -> FactRule:
     """Return a `FactRule`; ``{it}`` is the pattern's group of that name."""
-    return FactRule(start=start, pattern=pattern, name=name, says=says, is_fallback=is_fallback)
+    return FactRule(start=start, pattern=pattern, name=name, says=says, is_fallback=is_fallback, is_guess=is_guess)
 
 
 def version_facts(package: str) -> tuple[FactRule, ...]:
@@ -309,24 +315,24 @@ def version_facts(package: str) -> tuple[FactRule, ...]:
     number = r"v?(?P<it>\d[\w.+-]*)"
     return (
         fact_rule(
-            "Successfully installed ", rf" {package}-{number}(?= |$)", EngineFactName.ENGINE_VERSION, is_fallback=True
+            "Successfully installed ", rf" {package}-{number}(?= |$)", EngineFactName.ENGINE_VERSION, is_guess=True
         ),
-        fact_rule(f"{package}==", rf"^{package}=={number}", EngineFactName.ENGINE_VERSION, is_fallback=True),
+        fact_rule(f"{package}==", rf"^{package}=={number}", EngineFactName.ENGINE_VERSION, is_guess=True),
         fact_rule(
-            f"{package}.__version__", rf"__version__\W{{1,5}}{number}", EngineFactName.ENGINE_VERSION, is_fallback=True
+            f"{package}.__version__", rf"__version__\W{{1,5}}{number}", EngineFactName.ENGINE_VERSION, is_guess=True
         ),
-        fact_rule(f"{package} version: ", rf"version: {number}", EngineFactName.ENGINE_VERSION, is_fallback=True),
+        fact_rule(f"{package} version: ", rf"version: {number}", EngineFactName.ENGINE_VERSION, is_guess=True),
         fact_rule(  # `pip show`, two lines
-            f"Name: {package} Version: ", rf"Version: {number}", EngineFactName.ENGINE_VERSION, is_fallback=True
+            f"Name: {package} Version: ", rf"Version: {number}", EngineFactName.ENGINE_VERSION, is_guess=True
         ),
         fact_rule(  # `pip list`
-            f"{package}  ", rf"^{package} {{2,80}}{number}\s*$", EngineFactName.ENGINE_VERSION, is_fallback=True
+            f"{package}  ", rf"^{package} {{2,80}}{number}\s*$", EngineFactName.ENGINE_VERSION, is_guess=True
         ),
         fact_rule(
             f"Requirement already satisfied: {package}",
             rf"^[\w ]{{1,40}}: {package}(?:==| in .{{1,300}} \(){number}",
             EngineFactName.ENGINE_VERSION,
-            is_fallback=True,
+            is_guess=True,
         ),
     )
 

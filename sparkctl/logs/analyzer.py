@@ -1440,7 +1440,7 @@ def _compile_ready_line(pattern: str, *, is_own: bool) -> Callable[[str], object
 def _is_worth_more(fact: EngineFact, earlier: EngineFact) -> bool:
     """Tell whether a fact replaces the one that was told first: a slower path does, and an engine's own word on its version."""
     if fact.name is EngineFactName.ENGINE_VERSION:
-        return earlier.is_fallback and not fact.is_fallback
+        return earlier.is_guess and not fact.is_guess
     return fact.is_fallback and not earlier.is_fallback
 
 

@@ -6,6 +6,7 @@ rate is accepted / drafted. Which engine calls what: docs/numbers.md.
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY
 from enum import StrEnum
 
 from sparkctl.model.lazy_dataclass import dataclass
@@ -257,10 +258,12 @@ class EngineFactName(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class EngineFact:
-    """One fact. ``is_fallback``: the engine does not use the GPU's own arithmetic for the format. ``share``: 0 to 1, where
-    the value tells one."""
+    """One fact. ``is_fallback``: the engine does not use the GPU's own arithmetic for the format; ``is_guess``: it is not the
+    engine's own word; ``share``: 0 to 1, where the value tells one."""
 
     name: EngineFactName
     value: str
+    _: KW_ONLY
     is_fallback: bool = False
+    is_guess: bool = False
     share: float | None = None

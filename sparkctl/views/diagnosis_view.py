@@ -61,9 +61,8 @@ def format_diagnosis(found: LogDiagnosis, title: Callable[[str], str], instance:
         for at, one in enumerate(found.took)
     ]
     for at, fact in enumerate(found.facts):
-        is_slow = fact.is_fallback and fact.name is not EngineFactName.ENGINE_VERSION  # which is a guess then
-        slow = "   (not with the GPU's own arithmetic for it)" if is_slow else ""
-        slow = "   (no GPU was found)" if is_slow and fact.value == NO_GPU_PATH else slow
+        slow = "   (not with the GPU's own arithmetic for it)" if fact.is_fallback else ""
+        slow = "   (no GPU was found)" if fact.is_fallback and fact.value == NO_GPU_PATH else slow
         lines.append(
             f"{'' if at else 'facts':{_LABEL_COLUMNS}}{fact.name.replace('_', ' ')}: {_format_fact_value(fact)}{slow}"
         )

@@ -5,13 +5,20 @@ driver's own tools report it.
 from __future__ import annotations
 
 from sparkctl.engines.base import FailureWeight
-from sparkctl.engines.log_rules import EXCEPTION_PREFIX, failure_rule
+from sparkctl.engines.log_rules import EXCEPTION_PREFIX, MatchGroups, failure_rule
 from sparkctl.model.verdict import FailureCause
 
 GPUS_REMEDY = (
     "Set container.gpus: all; on the node, nvidia-smi and the NVIDIA container toolkit have to work. After a driver update "
     "reboot the node."
 )
+
+
+def _format_cuda_version(groups: MatchGroups) -> MatchGroups:
+    """Return CUDA's version as people write it, if the line gives the driver's number: 12080 is 12.8."""
+    number = int(groups.get("found", 0))
+    return {"found": f"{number // 1000}.{number % 1000 // 10}"} if number else {}
+
 
 DOCKER_FAILURES = (
     failure_rule(
@@ -233,9 +240,10 @@ DOCKER_FAILURES = (
         r"|cudaErrorUnsupportedPtxVersion|cudaErrorInsufficientDriver|CUDA initialization failure with error: 3[56]\b"
         r"|^ERROR: This container was built for NVIDIA Driver Release (?P<release>[\d.]+\d)(?:.*version (?P<has>[\d.]*\d) was)?",
         FailureCause.DRIVER_MISMATCH,
-        "The node's NVIDIA driver is too old for this image[ (it needs {wants})][ (it is for CUDA {found})]"
+        "The node's NVIDIA driver is too old for this image[ (it needs {wants})][ (the driver supports CUDA {found})]"
         "[ (it needs {release})][: the node has {has}].",
         "Update the node (DGX OS), or take an image built for its CUDA version.",
+        worked_out=_format_cuda_version,
         needle=(
             "CUDA driver version is insufficient",
             "CUDA initialization failure with error: ",

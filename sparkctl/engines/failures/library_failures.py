@@ -345,13 +345,16 @@ _TOOLKIT_WARNINGS = (
         warning=True,
     ),
 )
+# Headers that a compiler without CUDA's or Python's development files does not find.
+_MISSING_HEADER = (
+    r"fatal error: (?:Python\.h|cuda\w*\.h|cu\w{1,30}\.h|nv\w{1,30}\.h|\w+\.cuh?): No such file or directory"
+)
 JIT_FAILURES = (
     failure_rule(
         r"(?P<what>Assertion error \(include_parser\.hpp\S{0,20} ?.{0,200}"
         r"|Could not find nvcc[^.]*|nvcc: (?:command )?not found|Failed to find C(?:\+\+)? compiler[^.]*"
         r"|CUDA_HOME environment variable is not set|No such file or directory: '(?:\S*/)?(?:nvcc|ninja|gcc|g\+\+|cc|c\+\+)'"
-        r"|Ninja is required to load C\+\+ extensions|fatal error: (?:Python\.h|cuda\w*\.h|cu\w{1,30}\.h|nv\w{1,30}\.h"
-        r"|\w+\.cuh?): No such file or directory"
+        rf"|Ninja is required to load C\+\+ extensions|{_MISSING_HEADER}"
         r"|(?:/\S{1,80}/)?ld: cannot find -l(?:cuda|cudart|cublas|nvrtc)\w{0,20}|ninja: not found|No module named 'ninja'"
         r"|command '?(?:\S{0,80}/)?(?:gcc|g\+\+|cc|c\+\+|nvcc|clang)'? failed: No such file or directory|failed to open libnvrtc-builtins\S{0,20})",
         FailureCause.JIT_FAILED,
@@ -373,6 +376,18 @@ JIT_FAILURES = (
             "failed to open libnvrtc",
         ),
         on="image",
+    ),
+    failure_rule(
+        # The compiler's own error says more than the build tool that ran it, before or after: ``f.cu(12): error: …``.
+        r"^(?:[^\s:(]{0,400}/)?(?P<file>[^\s:(/]{1,100}\.(?:c|cc|cpp|cxx|cu|cuh|h|hpp|inl))(?P<line>\(\d{1,7}\)|:\d{1,7}:\d{1,5}): "
+        rf"(?!{_MISSING_HEADER})(?:fatal )?error: (?P<what>.{{1,300}})",
+        FailureCause.JIT_FAILED,
+        "A kernel could not be compiled at the start: {what} ({file}{line}).",
+        "Choose another backend for the kernel, or another type of the KV cache, or take a newer image.",
+        needle="error: ",
+        on="image",
+        weight=FailureWeight.LIKELY + 1,
+        warning=True,
     ),
     failure_rule(
         r"(?P<what>Ninja build failed|Error building extension '[^']*'|ninja: build stopped: subcommand failed"
@@ -739,8 +754,8 @@ CAPTURE_FAILURES = (
         FailureCause.ENGINE_BUG,
         "Something ran on the GPU that is not allowed while CUDA graphs are captured: two settings exclude each other, or this "
         "version has a fault.",
-        "Leave out torch.compile (SGLang: args.enable-torch-compile), or start without CUDA graphs (SGLang: "
-        "args.disable-cuda-graph, vLLM: args.enforce-eager).",
+        "Start without torch.compile, or without CUDA graphs: with SGLang leave out args.enable-torch-compile, or set "
+        "args.disable-cuda-graph; with vLLM set args.enforce-eager.",
         needle=("operation not permitted when stream is capturing", "cudaErrorStreamCapture"),
         weight=FailureWeight.LIKELY,
     ),
@@ -1441,7 +1456,7 @@ CRASH_FAILURES = (
         rf"|{EXCEPTION_PREFIX}.*does not support (?P<kind>[\w-]{{1,40}}) quantization",
         FailureCause.BAD_VALUE,
         "The quantization is refused[: there is no {name}][: the model's own is {its}][: this model does not support {kind}].",
-        "Remove args.quantization: the engine reads it from the model. If it is not set, the checkpoint itself says it: take a newer image.",
+        "Remove args.quantization: the engine reads it from the model. If it is not set, the model's own config asks for it: take a newer image.",
         needle="uantization",
         on="args.quantization",
         change=ChangeDirection.REMOVE,

@@ -165,7 +165,17 @@ MODEL_FAILURES = (
         fatal=True,
     ),
     failure_rule(
-        r"(?:unknown|unsupported) model architecture: '(?P<name>[^']*)'|error loading model: unknown architecture$",
+        r"(?:unknown|unsupported) model architecture: ''",
+        FailureCause.MODEL_UNSUPPORTED,
+        "The GGUF file names no architecture: it holds no language model that llama.cpp can load.",
+        "Choose another GGUF file: this one belongs to another kind of model (pictures, video, sound), or was converted "
+        "without its metadata. A newer image does not help.",
+        needle="model architecture: ''",
+        on="model.path",
+        fatal=True,
+    ),
+    failure_rule(
+        r"(?:unknown|unsupported) model architecture: '(?P<name>[^']+)'|error loading model: unknown architecture$",
         FailureCause.MODEL_UNSUPPORTED,
         "This build of llama.cpp does not know the architecture[ {name}] of this model.",
         "Take a newer image.",

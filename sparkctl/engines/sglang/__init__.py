@@ -41,13 +41,13 @@ FACTS = (
     fact_rule(
         "SGLang Version ", r"^SGLang Version v?(?P<it>\d[\w.+-]*)", EngineFactName.ENGINE_VERSION
     ),  # NVIDIA's images
-    fact_rule("SGLang version: ", r"version: v?(?P<it>\d[\w.+-]*)", EngineFactName.ENGINE_VERSION, is_fallback=True),
+    fact_rule("SGLang version: ", r"version: v?(?P<it>\d[\w.+-]*)", EngineFactName.ENGINE_VERSION, is_guess=True),
     *version_facts("sglang"),
     # The engine itself never prints its version; the format of its settings tells older from newer versions.
-    fact_rule("server_args=ServerArgs(", "", EngineFactName.ENGINE_VERSION, "0.5.12 or like it", is_fallback=True),
-    fact_rule("server_args={", "", EngineFactName.ENGINE_VERSION, "0.5.23 or like it", is_fallback=True),
-    fact_rule("Init torch distributed begin", "", EngineFactName.ENGINE_VERSION, "0.5.12 or like it", is_fallback=True),
-    fact_rule("Init parallel begin", "", EngineFactName.ENGINE_VERSION, "0.5.23 or like it", is_fallback=True),
+    fact_rule("server_args=ServerArgs(", "", EngineFactName.ENGINE_VERSION, "0.5.12 or like it", is_guess=True),
+    fact_rule("server_args={", "", EngineFactName.ENGINE_VERSION, "0.5.23 or like it", is_guess=True),
+    fact_rule("Init torch distributed begin", "", EngineFactName.ENGINE_VERSION, "0.5.12 or like it", is_guess=True),
+    fact_rule("Init parallel begin", "", EngineFactName.ENGINE_VERSION, "0.5.23 or like it", is_guess=True),
     _server_args_fact("quantization", r"'(?P<it>[\w-]+)'", EngineFactName.QUANTIZATION),
     _server_args_fact("kv_cache_dtype", r"'(?P<it>\w+)'", EngineFactName.KV_CACHE_DTYPE),
     _server_args_fact("attention_backend", r"'(?P<it>\w+)'", EngineFactName.ATTENTION_BACKEND),

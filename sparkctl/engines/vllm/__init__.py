@@ -41,7 +41,7 @@ FACTS = (
     fact_rule("vLLM API server version ", r"version v?(?P<it>\d[\w.+-]*)", EngineFactName.ENGINE_VERSION),
     fact_rule("vLLM server version ", r"version v?(?P<it>\d[\w.+-]*)", EngineFactName.ENGINE_VERSION),
     fact_rule("vLLM Version ", r"^vLLM Version v?(?P<it>\d[\w.+-]*)", EngineFactName.ENGINE_VERSION),  # NVIDIA's images
-    fact_rule("vLLM version: ", r"version: v?(?P<it>\d[\w.+-]*)", EngineFactName.ENGINE_VERSION, is_fallback=True),
+    fact_rule("vLLM version: ", r"version: v?(?P<it>\d[\w.+-]*)", EngineFactName.ENGINE_VERSION, is_guess=True),
     *version_facts("vllm"),
     # The banner: two of vLLM's four lines of block letters end in a fact.
     fact_rule(" ▄▄ ▄█", r" version (?P<it>\d[\w.+-]*)\s*$", EngineFactName.ENGINE_VERSION),

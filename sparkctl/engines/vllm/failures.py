@@ -304,6 +304,16 @@ _SETTING_FAILURES = (
 # The one-line form of pydantic's error (see engines.line_preparer). Matched after the common rules, which are more exact.
 _VALIDATION_FAILURES = (
     failure_rule(
+        r"validation errors? for SpeculativeConfig: (?:Value error, )?(?P<what>num_speculative_tokens must be provided\b.*?)"
+        r"(?: \[type=.*)?$",
+        FailureCause.BAD_VALUE,
+        "The speculative configuration is refused: {what}",
+        f"Add num_speculative_tokens to {_SPECULATION_FIELD}: begin with 1 to 3.",
+        needle="for SpeculativeConfig: ",
+        on=_SPECULATION_FIELD,
+        fatal=True,
+    ),
+    failure_rule(
         r"validation errors? for SpeculativeConfig: (?:Value error, )?(?P<what>.*?)"
         r"(?: \[type=.*?input_value=(?!ArgsKwargs)(?P<given>[^,]*).*| \[type=.*)?$",
         FailureCause.BAD_VALUE,

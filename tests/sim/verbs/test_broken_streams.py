@@ -128,10 +128,16 @@ def test_profiles_alone_lists_them_as_models_and_images_do() -> None:
     assert ran.stdout == run_in_process("profiles", "list").stdout
 
 
+def test_a_page_is_found_by_its_title() -> None:
+    page = run_in_process("help", "first-evening").stdout
+    assert page.startswith("# Quick start\n")
+    assert run_in_process("help", "quick-start").stdout == run_in_process("help", "Quick", "start").stdout == page
+
+
 def test_a_profile_is_checked_by_its_name_too(tmp_path: Path) -> None:
     good = run_demo("profiles", "check", "qwen36")
     assert good.returncode == 0
-    assert good.stdout.splitlines()[-1] == "qwen36: good, 3 infos (flags of SGLang 0.5.12)"
+    assert good.stdout.splitlines()[-1] == "qwen36: good, 4 infos (flags of SGLang 0.5.12)"
     mine = tmp_path / "sparkctl/profiles/mine.yaml"
     mine.parent.mkdir(parents=True)
     mine.write_text("schema: 1\nname: mine\nextends: qwen36\nport: many\n")

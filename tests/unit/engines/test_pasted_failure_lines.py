@@ -1174,3 +1174,53 @@ def test_what_every_program_may_print_gets_no_advice_for_another_engine(line: st
     own = _diagnose_paste(line, "trtllm").verdict
     assert own is not None
     assert own.field is not None
+
+
+@pytest.mark.parametrize(
+    ("error", "what"),
+    [
+        (
+            '/opt/flashinfer/include/vec_dtypes.cuh(117): error: no suitable conversion function from "A" to "float" exists',
+            'no suitable conversion function from "A" to "float" exists (vec_dtypes.cuh(117))',
+        ),
+        (
+            "/tmp/tmp1/main.c:3:10: fatal error: stddef.h: No such file or directory",
+            "stddef.h: No such file or directory (main.c:3:10)",
+        ),
+    ],
+)
+def test_the_compilers_own_error_proves_a_build_that_failed(error: str, what: str) -> None:
+    log = f"RuntimeError: Ninja build failed. Ninja output:\nninja: Entering directory `/x'\n{error}\nninja: build stopped: subcommand failed."
+    verdict = _diagnose_paste(log, "sglang").verdict
+    assert verdict is not None
+    assert (verdict.cause, verdict.evidence[0].line) == (FailureCause.JIT_FAILED, 3)
+    assert what in verdict.summary
+
+
+@pytest.mark.parametrize(
+    ("line", "summary", "remedy"),
+    [
+        (
+            "RuntimeError: The NVIDIA driver on your system is too old (found version 12080).",
+            "the driver supports CUDA 12.8",
+            "Update the node",
+        ),
+        (
+            "llama_model_load: error loading model: unknown model architecture: ''",
+            "The GGUF file names no architecture",
+            "A newer image does not help",
+        ),
+        (
+            'Traceback (most recent call last):\n  File "/opt/vllm/vllm/config.py", line 2543, in from_dict\n    return cls(**dict_value)\n'
+            "pydantic_core._pydantic_core.ValidationError: 1 validation error for SpeculativeConfig\n  Value error, num_speculative_tokens "
+            "must be provided with speculative model unless the draft model config contains an n_predict parameter. [type=value_error]",
+            "an n_predict parameter.",
+            "Add num_speculative_tokens to args.speculative-config",
+        ),
+    ],
+)
+def test_a_verdict_tells_what_the_line_means_and_the_step_that_helps(line: str, summary: str, remedy: str) -> None:
+    verdict = _diagnose_paste(line).verdict
+    assert verdict is not None
+    assert summary in verdict.summary
+    assert remedy in verdict.remedy

@@ -9,6 +9,7 @@ import pytest
 
 from sparkctl.commands.diagnose_file import diagnose_bytes
 from sparkctl.model.verdict import FailureCause
+from sparkctl.views.diagnosis_view import build_diagnosis_json
 from tests.tools.diagnosis_table import JudgedLog, LabelledLog, format_table, judge_log, load_posted_logs
 from tests.tools.docs.words import CAUSE_EXAMPLES
 
@@ -896,4 +897,6 @@ def test_every_cause_that_a_log_shows_has_an_example_and_is_read_from_it() -> No
 )
 def test_a_version_that_pip_told_counts_more_than_what_the_first_lines_look_like(told: str) -> None:
     log = f"{told}\n" + "".join(f"{line}\n" for line in _SGLANG)
-    assert diagnose_bytes(io.BytesIO(log.encode()), "it", None).diagnosis.version == "0.5.14"
+    found = diagnose_bytes(io.BytesIO(log.encode()), "it", None).diagnosis
+    assert found.version == "0.5.14"
+    assert build_diagnosis_json(found, "it", None, None)["fallbacks"] == []
