@@ -367,7 +367,7 @@ def render_bandwidth(one: InstanceView, seen: NodeTileModel, space: DrawArea, mo
         if _is_weight_size_missing(one):
             why = "set model.weights in the profile"
         elif most_lines == 1 and is_prefilling(one.numbers):
-            why = "prefilling"
+            why = "prompts were read too"
         else:
             why = explain_missing_estimate(one.numbers, one.per_step)
         return render_labelled_text("mem BW", f"{words.UNKNOWN}  {why}", space, TextStyle.LABEL, most_lines)

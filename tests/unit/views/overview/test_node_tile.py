@@ -364,7 +364,7 @@ def test_why_there_is_no_bandwidth_beside_many_prompts_is_a_word_in_a_tile_and_a
     busy = replace(READY.numbers, step_load=StepLoad(prompt_tokens=64.0))
     one = replace(READY, numbers=busy, per_step=DecodeStepSpec(weights=10**10))
     for columns in (60, 80, 120):
-        assert re.search("mem BW  —  prefilling +[│┃]", render_tile(make_tile(one), columns=columns))
+        assert re.search("mem BW  —  prompts were read too +[│┃]", render_tile(make_tile(one), columns=columns))
     rows = render_bandwidth(one, make_tile(one), DrawArea(56), most_lines=3)
     assert "64 of their tokens a decode step, and what they read cannot be counted" in " ".join(
         " ".join(join_text(row).split()) for row in rows
