@@ -205,7 +205,7 @@ def render_failure(one: InstanceView, seen: NodeTileModel, space: DrawArea) -> l
     end = seen.ends.get(one.name)
     verdict = None if end is None else end.verdict
     state = one.detail or (one.status if not one.is_alive else "it is being ended") or "it ended"
-    sentence = verdict.summary if verdict else f"{state}: enter shows the cause"
+    sentence = verdict.headline if verdict else f"{state}: enter shows the cause"
     most, most_proof = (5, 3) if space.is_tall else (2, 1)
     rows = render_labelled_text("why", sentence, space, TextStyle.BAD, most)
     if verdict is not None and verdict.evidence:

@@ -30,7 +30,7 @@ from sparkctl.model.phase import Phase, PhaseDuration, Step
 from sparkctl.model.reference import ComparableReference, FigureRange, ReferenceRate
 from sparkctl.model.sample import Cpu, Gpu, GpuProcess, MemoryReading, RdmaLane, Sample
 from sparkctl.model.text.units import GIB
-from sparkctl.model.verdict import Evidence, FailureCause, Verdict
+from sparkctl.model.verdict import Confidence, Evidence, FailureCause, Verdict
 from sparkctl.monitor.event_log import EventLogEntry, RecentLogLine, StartRefused, build_log_entry
 from sparkctl.monitor.node_views import NodeTelemetryView
 from sparkctl.monitor.sample_series import SampleSeries, SeriesName
@@ -272,6 +272,7 @@ def test_a_failure_says_why_first_then_the_proof_then_what_to_do() -> None:
         summary="CUDA ran out of memory.",
         evidence=(Evidence("torch.OutOfMemoryError", "log", 412),),
         remedy="Lower it.",
+        confidence=Confidence.LIKELY,
     )
     end = CommandEnded(
         ts=NOW, outcome=Outcome.FAILED, exit_code=1, seconds=48.0, node=NODE, instance="qwen36", verdict=verdict
@@ -279,7 +280,13 @@ def test_a_failure_says_why_first_then_the_proof_then_what_to_do() -> None:
     shown = render_tile(
         make_tile(replace(READY, phase=Phase.FAILED, state=ContainerState.EXITED), ends={"qwen36": end})
     )
-    parts = ("✕ failed", "CUDA ran out of memory.", "line 412  torch.OutOfMemoryError", "Lower it.", " of 128.0 GiB")
+    parts = (
+        "✕ failed",
+        "Likely: CUDA ran out of memory.",
+        "line 412  torch.OutOfMemoryError",
+        "Lower it.",
+        " of 128.0 GiB",
+    )
     places = [shown.index(part) for part in parts]
     assert places == sorted(places)
 
