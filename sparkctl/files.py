@@ -113,6 +113,15 @@ def describe_irregular_file(state: os.stat_result) -> str | None:
     return next((words for is_kind, words in _IRREGULAR_FILE_KINDS if is_kind(state.st_mode)), "something else")
 
 
+def advise_on_refused_file(path: str | Path, error: OSError) -> str | None:
+    """Return the next step where this user may not read a file, None for another error."""
+    if not isinstance(error, PermissionError):
+        return None
+    import shlex
+
+    return f'give it to your user: sudo chown "$USER" {shlex.quote(str(path))}'
+
+
 def open_regular_file(path: str | Path) -> io.BufferedReader:
     """Open a regular file (or /dev/null, which is empty) for reading. Raises OSError for anything else.
 

@@ -106,6 +106,7 @@ def store_masked_log(path: Path, report: DiagnosisReport, directory: Path) -> tu
         raise InvalidInput(f"--submit {directory}: there is no such directory", f"make it first: mkdir -p {directory}")
     import hashlib
     import json
+    import shlex
 
     masker, masked = LineMasker(frozenset()), []
     with open_log(path) as source:
@@ -130,6 +131,11 @@ def store_masked_log(path: Path, report: DiagnosisReport, directory: Path) -> tu
         "lines": found.lines,
     }
     about = log.with_suffix(".json")
+    if stored := [str(one) for one in (log, about) if one.exists()]:
+        raise InvalidInput(
+            f"this log is already stored: {stored[0]} already exists",
+            f"to store it again: {shlex.join(['rm', *stored])}",
+        )
     _write_new_file(log, text)
     _write_new_file(about, json.dumps(facts, indent=2) + "\n")
     return log, about
@@ -143,10 +149,6 @@ def _write_new_file(path: Path, text: str) -> None:
     try:
         with path.open("x", encoding="utf-8") as file:
             file.write(text)
-    except FileExistsError:
-        raise InvalidInput(
-            f"{path} already exists", "this log is already stored; to store it again, remove that file"
-        ) from None
     except OSError as error:
         raise InvalidInput(
             f"{path} cannot be written: {error.strerror or error}", "choose a directory that you can write to"

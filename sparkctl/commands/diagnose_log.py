@@ -33,10 +33,12 @@ from sparkctl.model.guard_state import GuardReceipt
 from sparkctl.model.launch_plan import ContainerLabel, LaunchPlan
 from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.node import Node, NodeName
+from sparkctl.model.phase import Phase
 from sparkctl.model.text.secrets import redact
 from sparkctl.model.verdict import Evidence, FieldChange, Verdict
 from sparkctl.monitor import guard_client
 from sparkctl.monitor.kernel_log import ask_kernel_log
+from sparkctl.monitor.node_status import build_instance_view, note_wedged_starts
 from sparkctl.profiles.container_labels import parse_rank_label, parse_rank_nodes_label, parse_start_id_label
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.profiles.setting_proof import SettingProof
@@ -216,6 +218,20 @@ async def _select_first_failure(ranks: Sequence[RankDiagnosis]) -> RankDiagnosis
     )
 
 
+async def _load_wedged_verdict(ctx: CommandContext, session: NodeSession, container: Container) -> Verdict | None:
+    """Return the verdict of a start without a token, where the engine still gives none; None for one that runs well."""
+    note_wedged_starts(ctx, session, (container,))
+    if container.id not in session.doubted:
+        return None
+    view = await build_instance_view(session, container, None)
+    if view is None or view.phase is not Phase.UNPROVED:
+        return None
+    saved = ctx.history.list_saved_logs(container.instance_name, (session.node.name,))
+    return next(
+        (ctx.history.load_verdict(one) for one in saved if container.id.startswith(one.short_container_id)), None
+    )
+
+
 async def _diagnose_container(
     ctx: CommandContext, session: NodeSession, container: Container, engine: str | None
 ) -> RankDiagnosis:
@@ -250,7 +266,7 @@ async def _diagnose_container(
             ),
         )
     elif reading.analyzer.fatal_line is None:
-        found = replace(found, verdict=None)  # it runs: an error in its log was not fatal
+        found = replace(found, verdict=await _load_wedged_verdict(ctx, session, container))  # an error was not fatal
     found = replace(found, verdict=await ask_kernel_log(session, found.verdict, container, plan.instance))
     if found.verdict is not None:
         found = replace(found, verdict=await _add_proved_command(ctx, session, container, found.verdict, plan, start))
@@ -303,7 +319,11 @@ class StartCommand:
             last -= 1
         first = min(first, last)
         pairs = words[first:last]
-        return cls(tuple(words[:first]), tuple(zip(pairs[::2], pairs[1::2], strict=False)), tuple(words[last:]))
+        return cls(
+            tuple(words[:first]),
+            tuple(zip(pairs[::2], pairs[1::2], strict=False)),
+            tuple(one for one in words[last:] if one != "--force"),
+        )
 
     @property
     def profile_words(self) -> tuple[str, ...]:

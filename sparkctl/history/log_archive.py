@@ -239,6 +239,23 @@ class LogArchive:
 
         return load_state_file(saved.path.with_suffix(_VERDICT_SUFFIX), Verdict)
 
+    def has_wedged_start(self, instance: str, node: str, container_id: str) -> bool:
+        """Tell whether the start of this container, from here, ended with an engine that gave no token."""
+        kept = self._find_beside_log(instance, node, container_id, _VERDICT_SUFFIX)
+        if kept is None:
+            return False
+        from sparkctl.model.verdict import FailureCause, Verdict
+
+        verdict = load_state_file(kept, Verdict)
+        return verdict is not None and verdict.cause == FailureCause.WEDGED
+
+    def forget_verdict(self, instance: str, node: str, container_id: str) -> None:
+        """Delete the verdict of a start that did get its token later."""
+        kept = self._find_beside_log(instance, node, container_id, _VERDICT_SUFFIX)
+        if kept is not None:
+            with suppress(OSError):
+                kept.unlink()
+
     def _find_beside_log(self, instance: str, node: str, container_id: str, suffix: str) -> Path | None:
         return next(iter(self._find_files(instance, node, f"*-{container_id[:12]}{suffix}")), None)
 

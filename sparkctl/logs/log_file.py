@@ -8,6 +8,7 @@ import gzip
 import json
 import os
 import re
+import shlex
 import stat
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -67,7 +68,9 @@ def open_log(path: Path, *, is_saved: bool = False) -> Iterator[ByteSource]:
     except OSError as error:
         if path.is_dir():
             raise InvalidInput(f"{path} is a directory", "name the log file in it") from None
-        raise InvalidInput(f"{path} cannot be read: {error.strerror or error}", "name a log file or a pipe") from None
+        is_refused = isinstance(error, PermissionError)
+        hint = f"sudo cat {shlex.quote(str(path))} | sparkctl diagnose -" if is_refused else "name a log file or a pipe"
+        raise InvalidInput(f"{path} cannot be read: {error.strerror or error}", hint) from None
     with file:
         state = os.fstat(file.fileno())
         yield _BoundedSource(file, state.st_size) if stat.S_ISREG(state.st_mode) else _PipeSource(file)

@@ -225,6 +225,7 @@ class KernelHistory:
     def __init__(self) -> None:
         self.events: deque[KernelEvent] = deque(maxlen=_MAX_EVENTS)
         self.trouble: str | None = None
+        self.is_read = False  # a sample told of it, though perhaps of no line
         self.skipped = 0  # lines of floods
         self._boot: str | None = None
         self._news_from: float | None = None
@@ -242,7 +243,7 @@ class KernelHistory:
             self._news_from = sample.uptime - _NEWS_SECONDS
         if sample.kernel is None:
             return ()
-        self.trouble = sample.kernel.trouble
+        self.is_read, self.trouble = True, sample.kernel.trouble
         self.skipped += sample.kernel.skipped or 0
         began = sample.time - sample.uptime
         found = decode_kernel_lines(self._list_new_lines(sample.kernel.lines), lambda at: began + at)

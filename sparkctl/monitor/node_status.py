@@ -23,7 +23,7 @@ from sparkctl.model.sample import MemoryReading
 from sparkctl.model.switch_plan import JournalPresence
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.monitor import engine_probe
-from sparkctl.monitor.engine_probe import request_proof
+from sparkctl.monitor.engine_probe import ProbeResult, request_proof
 from sparkctl.monitor.node_views import NodeStatusView, list_rollback_containers, mark_rollback_containers
 from sparkctl.monitor.ranks import apply_dependents, apply_head_state
 from sparkctl.monitor.switch_journal_io import build_journal_view
@@ -158,14 +158,29 @@ async def _complete_status_view(
     switch = None if left.found is JournalPresence.NONE else left
     if isinstance(containers, DockerError):
         return replace(_build_view_without_docker(ctx, node, containers, inspection.memory), switch=switch)
+    note_wedged_starts(ctx, session, containers)
     instances = await gather_or_cancel(
         *(build_instance_view(session, c, inspection.get_container_memory(c.id)) for c in containers)
     )
+    for one in instances:
+        if one is not None and one.phase is Phase.READY and one.container_id in session.doubted:
+            ctx.history.forget_verdict(one.name, node.name, one.container_id)  # it gave one now
     shown = mark_rollback_containers([one for one in instances if one], list_rollback_containers(switch))
     shown = (*shown, *(build_download_view(node, one) for one in inspection.downloads))
     return NodeStatusView(
         name=node.name, state=NodeState.OK, when=ctx.clock.unix_time(), memory=inspection.memory, instances=shown, switch=switch,
     )  # fmt: skip
+
+
+def note_wedged_starts(ctx: CommandContext, session: NodeSession, containers: Iterable[Container]) -> None:
+    """Mark the running containers whose start, from this computer, ended without a token."""
+    session.doubted |= {
+        one.id
+        for one in containers
+        if one.is_managed
+        and one.is_alive
+        and ctx.history.has_wedged_start(one.instance_name, session.node.name, one.id)
+    }
 
 
 async def _list_containers(session: NodeSession) -> tuple[Container, ...] | DockerError:
@@ -441,14 +456,15 @@ async def _read_phase(session: NodeSession, container: Container) -> tuple[Phase
     rule = parse_ready_rule_label(container, needs_line=False)
     if rule is None:
         return Phase.UNKNOWN, None, "its labels have no usable rule for when it is ready"
-    quiet = await _ask_health_paths(session, container, rule)
+    is_doubted = container.id in session.doubted
+    quiet = None if is_doubted else await _ask_health_paths(session, container, rule)
     if quiet is not None:
         return quiet, None, None if quiet is Phase.READY else "it was asked to stop"
     target = ReadinessTarget(parse_port_label(container), rule)
     answer = await engine_probe.check_health(session.link, target, _HEALTH_TIMEOUT)
     if (
         answer.good
-        and (rule.probe in PROVED_PROBES or rule.requires_key)
+        and (rule.probe in PROVED_PROBES or rule.requires_key or is_doubted)
         and (rule.health is not None or await _is_past_ready_line(session, container, rule))
     ):
         unproved = await _find_missing_proof(session, container, target)
@@ -505,11 +521,15 @@ async def _find_missing_proof(session: NodeSession, container: Container, target
     now, (asked_at, why) = session.clock.monotonic(), session.proofs.get(container.id, (None, None))
     if asked_at is not None and now - asked_at < (_PROOF_SECONDS if why is None else _NO_PROOF_SECONDS):
         return why
-    if target.ready.probe in PROVED_PROBES:
+    if target.ready.probe in PROVED_PROBES or container.id in session.doubted:
         run = await session.docker.read_run_options(container.id)
         target = replace(target, api_key=find_container_api_key(run))
         service = await engine_probe.resolve_served_model(session.link, target)
-        answer = await request_proof(session.link, service, session.clock, timeout=_PROOF_TIMEOUT)
+        try:
+            async with asyncio.timeout(_PROOF_TIMEOUT):
+                answer = await request_proof(session.link, service, session.clock, timeout=_PROOF_TIMEOUT)
+        except TimeoutError:
+            answer = ProbeResult(good=False, what=f"it gave no answer within {_PROOF_TIMEOUT:.0f} s")
     else:  # no token is asked for here: that would disturb it
         answer = await engine_probe.check_key_required(session.link, target, timeout=_PROOF_TIMEOUT)
     if not answer.good and not answer.unproven and asked_at is not None and why is None:

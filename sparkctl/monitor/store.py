@@ -514,6 +514,8 @@ class Store:
         kernel = self._nodes[name].kernel
         if kernel.trouble is not None:
             return "not readable: ! names the missing right"
+        if not kernel.is_read:
+            return "not read"
         return f"of a flood of lines {kernel.skipped:,} were skipped" if kernel.skipped else None
 
     def get_launch_plan(self, name: NodeName, instance: str) -> LaunchPlan | None:

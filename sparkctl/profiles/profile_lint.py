@@ -180,17 +180,18 @@ def list_start_warnings(
     )
 
 
-def refuse_wrong_flags(found: Iterable[StartWarning], remedy: str | None, way_out: str) -> None:
+def refuse_wrong_flags(found: Iterable[StartWarning], remedy: str | None, way_out: str, profile: str) -> None:
     """Raise `OperationRefused` where the image's version does not take a flag. ``remedy``: the command
-    without it; ``way_out``: the one that starts it as it is.
+    without it; ``way_out``: the one that starts it as it is; ``profile``: its name.
     """
     wrong = [one for one in found if one.refused_flag is not None]
     if wrong:
         names = ", ".join(dict.fromkeys((one.refused_flag or "").lstrip("-") for one in wrong if one.is_patchable))
         patched = f"if your image is patched and takes it: patched_flags: [{names}] in the profile" if names else ""
-        hints = (remedy, "; ".join(filter(None, (patched, way_out))))
+        correct = f"correct it; if it stands in a file, its line: sparkctl profiles check {profile}"
+        hints = (remedy, correct, "; ".join(filter(None, (patched, way_out))))
         raise OperationRefused(
-            "; ".join(dict.fromkeys(one.message for one in wrong)), "\n".join(filter(None, hints)) or None
+            "\n".join(dict.fromkeys(one.message for one in wrong)), "\n".join(filter(None, hints)) or None
         )
 
 

@@ -300,7 +300,8 @@ def _suggest_key(path: YamlPath) -> str:
             return f"; it belongs under `{section}`"
     if len(path) > 1 and key in list_valid_keys([]):
         return "; it belongs at the top level"
-    return format_did_you_mean(key, list_valid_keys(path[:-1]))
+    near = format_did_you_mean(key, list_valid_keys(path[:-1]))
+    return near or ("; a flag of the engine belongs under `args`" if len(path) == 1 else "")
 
 
 def _describe_bad_choice(item: YamlValue, choices: tuple[str, ...]) -> str:

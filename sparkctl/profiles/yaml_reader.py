@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from sparkctl.errors import InvalidInput
-from sparkctl.files import open_regular_file
+from sparkctl.files import advise_on_refused_file, open_regular_file
 from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.text import lazy_pattern
 from sparkctl.model.text.sanitize import sanitize_line, truncate_text
@@ -195,7 +195,7 @@ def read_yaml(path: Path) -> YamlValue:
             raw = file.read(MAX_BYTES + 1)
     except OSError as error:
         reason = error.strerror or type(error).__name__
-        raise InvalidInput(f"{path}: cannot be read: {reason}") from error
+        raise InvalidInput(f"{path}: cannot be read: {reason}", advise_on_refused_file(path, error)) from error
     except ValueError as error:  # a NUL in the path
         raise InvalidInput(f"{quote_source(path)} is not a path") from error
     return parse_yaml(raw, str(path))
@@ -411,7 +411,9 @@ def _explain_parser_problem(problem: str) -> str:
     if "cannot start any token" in problem:
         return f"{problem}; indent with spaces, and quote text that begins with @, `, % or a tab"
     if "mapping values are not allowed" in problem:
-        return f"{problem}; quote text that holds ': '"
+        return f"{problem}; is this line indented too far? If not, quote text that holds ': '"
+    if "tab character" in problem:
+        return f"{problem}; indent with spaces"
     if "did not find expected key" in problem or "could not find expected ':'" in problem:
         return f"{problem}; is a line indented differently from the ones around it?"
     return problem

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from sparkctl.commands.actions import Action, ActionId, find_action
 from sparkctl.errors import DockerError, InvalidInput, NodeError, SparkctlError
-from sparkctl.views.text.styled_text import Span, TextStyle, make_row
+from sparkctl.model.node import NodeState
+from sparkctl.views.text.styled_text import Span, TextStyle, make_row, sanitize_span
 
 if TYPE_CHECKING:
     from sparkctl.model.finding import Finding
@@ -77,12 +78,14 @@ def _show_problems(panel: Panel) -> None:
 
     assert panel.controller is not None
     now = panel.build_action_context()
-    problems, title = panel.collect_node_problems(now), f"{now.node}: what is wrong" if now.node else "what is wrong"
-    others = [one for one in now.views if one.name != now.node]
+    problems = panel.collect_node_problems(now)
+    others = [one for one in now.views if one.name != now.node and one.state is NodeState.OK and one.findings]
+    title = f"{now.node}: what is wrong" if now.node and not others else "what is wrong"
+    own = [make_row(sanitize_span(now.node, TextStyle.TITLE))] if now.node and others else []
 
     def build_rows(columns: int) -> list[TextRow]:
         wide = min(96, columns)
-        return [(), *render_problems(problems, wide), *render_findings_elsewhere(others, wide), ()]
+        return [(), *own, *render_problems(problems, wide), *render_findings_elsewhere(others, wide), ()]
 
     panel.push_screen(TextDialog(title, build_rows))
 

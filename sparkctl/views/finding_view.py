@@ -260,12 +260,11 @@ def _render_findings_of(view: NodeTelemetryView | None, now: float, columns: int
 
 
 def render_findings_elsewhere(views: Sequence[NodeTelemetryView], columns: int) -> list[TextRow]:
-    """Return the findings of other Sparks, below the name of each."""
+    """Return the findings of other Sparks, which have some, below the name of each."""
     rows: list[TextRow] = []
     for view in views:
-        if view.state is NodeState.OK and view.findings:
-            now = view.sample.time if view.sample is not None else view.findings[0].since or 0.0
-            rows += [(), make_row(sanitize_span(view.name, TextStyle.TITLE)), *_render_findings_of(view, now, columns)]
+        now = view.sample.time if view.sample is not None else view.findings[0].since or 0.0
+        rows += [(), make_row(sanitize_span(view.name, TextStyle.TITLE)), *_render_findings_of(view, now, columns)]
     return rows
 
 

@@ -43,6 +43,7 @@ from sparkctl.views.overview.tile_rows import (
 )
 from sparkctl.views.text.charts import RowBlock, drop_least_important, expand_charts, render_gauge, round_above
 from sparkctl.views.text.frame_layout import draw_frame, pad_screen
+from sparkctl.views.text.line_wrap import wrap_row
 from sparkctl.views.text.styled_text import (
     ScrollPage,
     Span,
@@ -223,13 +224,15 @@ def _build_machine_blocks(seen: NodeTileModel, space: DrawArea, *, has_core_rows
         blocks.append(_make_block(3, *render_labelled_text("", words, space, TextStyle.ATTENTION, 2)))
     if (machine := build_machine_row(seen, space)) is not None:
         blocks.append(RowBlock(spare=1, rows=machine.rows))
+    shown = [one for one in seen.kernel if is_worth_a_line(one)][-_MAX_KERNEL_EVENTS:]
     blocks += [_make_block(4, row) for row in _render_cores(sample, space, has_core_rows=has_core_rows)]
     blocks += [_make_block(8, row) for row in (_render_core_rows(sample, space) if has_core_rows else ())]
-    blocks += [_make_block(4, row) for row in _render_load(sample)]
+    blocks += [
+        _make_block(4, row) for row in _render_load(sample, space, is_quiet=not shown and seen.kernel_gaps is None)
+    ]
     blocks += [_make_block(5, row) for row in _render_temperatures(sample, space)]
     blocks += [_make_block(2, row) for row in _render_disks(sample, space)]
     blocks += [_make_block(3, row) for row in _render_links(sample, space)]
-    shown = [one for one in seen.kernel if is_worth_a_line(one)][-_MAX_KERNEL_EVENTS:]
     for at, one in enumerate(shown):
         label = make_label("kernel" if not at else "")
         is_today = sample.time - one.last < _TODAY_SECONDS
@@ -237,7 +240,7 @@ def _build_machine_blocks(seen: NodeTileModel, space: DrawArea, *, has_core_rows
         row = make_row(
             label, Span(f"{when} ", TextStyle.LABEL), sanitize_span(one.meaning, get_severity_style(one.severity))
         )
-        blocks.append(_make_block(2, truncate_row(row, space.columns)))
+        blocks.append(_make_block(2, *wrap_row(row, space.columns, LABEL_COLUMNS)))
     if seen.kernel_gaps is not None:
         row = make_row(make_label("" if shown else "kernel"), sanitize_span(seen.kernel_gaps, TextStyle.STALE))
         blocks.append(_make_block(3, truncate_row(row, space.columns)))
@@ -286,12 +289,16 @@ def _format_core_numbers(cores: Sequence[int]) -> str:
     return ", ".join(f"{run[0]}–{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs)
 
 
-def _render_load(sample: Sample) -> list[TextRow]:
+def _render_load(sample: Sample, space: DrawArea, *, is_quiet: bool) -> list[TextRow]:
+    """Return the load; ``is_quiet``: that the kernel's log was read and has nothing that matters, where there is room."""
     cpu = sample.cpu
     if cpu is None or not cpu.load or len(cpu.load) < 2:
         return []
     figures = "  ".join(f"{load:5.2f}" for load in cpu.load)
-    return [make_row(make_label("load"), Span(figures, TextStyle.VALUE), Span("  1, 5, 15 min", TextStyle.UNIT))]
+    row = make_row(make_label("load"), Span(figures, TextStyle.VALUE), Span("  1, 5, 15 min", TextStyle.UNIT))
+    quiet = Span("   kernel  nothing logged", TextStyle.LABEL)
+    wanted = (make_row(*row, quiet), make_row(*row[:2], quiet)) if is_quiet else ()
+    return [next((one for one in wanted if measure_row(one) <= space.columns), row)]
 
 
 def _render_core_rows(sample: Sample, space: DrawArea) -> list[TextRow]:

@@ -181,6 +181,21 @@ async def test_ps_and_top_open_what_shows_it_and_models_shows_its_text(
         assert "mem-fraction-static" in shown
 
 
+async def test_a_check_shows_at_once_that_it_runs_and_its_dialog_can_be_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with (
+        SimulatedSparks("two-stacks", **FAST) as sparks,
+        open_demo_panel(sparks, tmp_path, monkeypatch, size=(120, 40)) as pilot,
+    ):
+        await wait_for_text(pilot, lambda text: text.count("● ready") == 2)
+        await type_line(pilot, "check qwen36-ngram")
+        shown = await wait_for_text(pilot, "running ...")
+        assert "─ sparkctl check qwen36-ngram ─" in shown
+        await pilot.press("escape", "i")
+        await wait_for_text(pilot, lambda text: "sparkctl check" not in text)
+
+
 async def test_tab_completes_what_all_begin_with_before_it_takes_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

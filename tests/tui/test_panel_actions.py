@@ -317,8 +317,10 @@ async def test_findings_are_one_line_each_and_all_of_it_on_a_key(
     async with SimulatedSparks("trouble", **FAST) as sparks, open_demo_panel(sparks, tmp_path, monkeypatch) as pilot:
         await wait_for_text(pilot, "is stuck at")
         await pilot.press("i")
-        shown = await wait_for_text(pilot, "spark1: what is wrong")
+        shown = await wait_for_text(pilot, "─ what is wrong ─")
         assert "try: " in shown
+        heads = [word for line in shown.splitlines() if (word := line.strip("│┃ ")) in {"spark1", "spark2"}]
+        assert heads[0] == "spark1"
 
 
 async def test_one_key_opens_a_tunnel_and_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

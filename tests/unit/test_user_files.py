@@ -256,3 +256,12 @@ def test_a_write_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
         files.write_whole_file(path, b"new")
     files.write_whole_file(path, b"new", replace=True)
     assert (path.read_text(), path.stat().st_mode & 0o777) == ("new", 0o640)
+
+
+def test_a_file_of_another_user_is_refused_with_the_command_that_gives_it() -> None:
+    refused = PermissionError(13, "Permission denied")
+    assert (
+        files.advise_on_refused_file("my model.yaml", refused)
+        == "give it to your user: sudo chown \"$USER\" 'my model.yaml'"
+    )
+    assert files.advise_on_refused_file("m.yaml", IsADirectoryError(21, "Is a directory")) is None

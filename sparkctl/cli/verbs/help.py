@@ -38,6 +38,8 @@ def help_command(ctx: click.Context, words: tuple[str, ...], as_man: bool) -> in
 
     root = ctx.find_root()
     words = () if words == ("topics",) else words
+    if titled := _find_titled_page(words):
+        words = (titled, "page")
     if as_man and (found := _find_command(root, words)) is not None:
         stdout.print_lines(format_man_page(found).splitlines())
     elif not words:
@@ -243,6 +245,16 @@ def _docs_dir() -> Path:
     from sparkctl.files import docs_dir
 
     return docs_dir()
+
+
+def _find_titled_page(words: Sequence[str]) -> str | None:
+    """Return the page whose title has just these words and differs from its name, as `quick-start`, None if there is none."""
+    wanted = re.findall(r"[a-z0-9]+", " ".join(words).lower())
+    for topic in _list_topics() if wanted and words[0] not in _list_topics() else ():
+        with (_docs_dir() / f"{topic}.md").open(encoding="utf-8") as page:
+            if re.findall(r"[a-z0-9]+", page.readline().lower()) == wanted:
+                return topic
+    return None
 
 
 def _list_topics() -> list[str]:

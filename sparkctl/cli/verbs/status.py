@@ -35,7 +35,11 @@ if TYPE_CHECKING:
 @click.argument("name", required=False, shell_complete=complete_instances)
 @node_option(many=True)
 @click.option("-w", "--watch", is_flag=True, help="Refresh every two seconds until Ctrl-C.")
-@click.option("--check", is_flag=True, help="Exit 5 unless every node and every instance is healthy.")
+@click.option(
+    "--check",
+    is_flag=True,
+    help="Exit 5 unless every instance is ready or starting; problems of a node itself: doctor.",
+)
 @click.option("-q", "--quiet", "names_only", is_flag=True, help="Print only the names of the instances.")
 @accept_silently("-a", "--all")
 @click.option("-l", "--long", "--verbose", "is_long", is_flag=True, hidden=True, help="As -o wide.")

@@ -77,15 +77,20 @@ async def collect_guard_receipts(
             warn(f"the guard stopped {plan.instance} at {when}: {start_verdict.describe_guard_kill(receipt)}")
 
 
+def list_recent_failures(ctx: CommandContext, plans: Sequence[LaunchPlan]) -> tuple[tuple[float, str], ...]:
+    """Return (unix seconds, cause) of the last hour's failed starts since the last good one, oldest first."""
+    since = ctx.clock.unix_time() - _FAILURE_WINDOW_SECONDS
+    found = {one for plan in plans for one in ctx.history.get_failures_since_ready(plan.profile, plan.node, since)}
+    return tuple(sorted(found))
+
+
 async def confirm_after_failures(ctx: CommandContext, plans: Sequence[LaunchPlan], again: str) -> None:
     """Ask before a third start where two in a row have failed, or refuse it.
 
     ``plans``: those of all ranks, the head's first; a failure of any of them counts. ``again``: the command that
     repeats the start. Raises `OperationRefused` where the answer is no, or nobody answers.
     """
-    head, since = plans[0], ctx.clock.unix_time() - _FAILURE_WINDOW_SECONDS
-    found = {one for plan in plans for one in ctx.history.get_failures_since_ready(plan.profile, plan.node, since)}
-    failures = tuple(sorted(found))
+    head, failures = plans[0], list_recent_failures(ctx, plans)
     if len(failures) < _FAILURES_BEFORE_QUESTION or await ctx.prompter.ask_yes_no(
         RetryStartQuestion(head.node, head.profile, failures)
     ):
@@ -93,16 +98,13 @@ async def confirm_after_failures(ctx: CommandContext, plans: Sequence[LaunchPlan
     raise OperationRefused(
         f"{head.profile} failed on {' and '.join(plan.node for plan in plans)} {len(failures)} times within the last hour "
         f"({_describe_failures([how for _, how in failures])}); nothing was started",
-        f"see why: sparkctl logs {head.instance} --node {head.node}\nstart it anyway: {again} --again",
+        f"see why: sparkctl diagnose {head.instance} --node {head.node}\nstart it anyway: {again} --again",
     )
 
 
 def _describe_failures(causes: Sequence[str]) -> str:
-    """Return how the starts failed, in words, each way once."""
-    words = [cause.replace("-", " ") for cause in causes]
-    if len(set(words)) == 1:
-        return f"each time: {words[0]}"
-    return ", ".join(words)
+    """Return how the starts failed, by the names that ``sparkctl help`` knows."""
+    return f"each time: {causes[0]}" if len(set(causes)) == 1 else ", ".join(causes)
 
 
 def record_start_failure(

@@ -145,6 +145,7 @@ class _StartRun:
         self.began = ctx.clock.monotonic()
         self.ranks: tuple[RankStart, ...] = ()
         self.route: FabricRoute | None = None  # between several
+        self._has_failed_before = False  # within the hour: one more failure, and the next start is asked about
         self.locks: dict[NodeName, NodeLock] = {}
         self.clocks: ClockOffsets = {}
         self._emit: Emit = lambda event: None
@@ -210,6 +211,8 @@ class _StartRun:
             await interruptible(
                 gather_or_cancel(*(rank.collect_earlier_receipts() for rank in self.ranks)), self._not_started
             )
+        plans = [rank.plan for rank in self.ranks]
+        self._has_failed_before = bool(rank_start.list_recent_failures(self.ctx, plans))
         try:
             await interruptible(self._decide_actions(), self._not_started)
         except (OperationRefused, PortInUse):
@@ -230,7 +233,6 @@ class _StartRun:
                 )
             return await interruptible(self._check_running_instance(), self._not_started)
         if not self.request.once_more:
-            plans = [rank.plan for rank in self.ranks]
             await interruptible(
                 rank_start.confirm_after_failures(self.ctx, plans, self.request.retry_command), self._not_started
             )
@@ -508,7 +510,7 @@ class _StartRun:
         """Refuse flags that the image's version does not have, unless the operator forces it."""
         if not self.request.forced:
             remedy = next((self._format_remedy(one) for one in found if one.refused_flag is not None), None)
-            refuse_wrong_flags(found, remedy, "to start it as it is: --force")
+            refuse_wrong_flags(found, remedy, "to start it as it is: --force", self.request.profile.name)
 
     def _format_remedy(self, one: StartWarning) -> str | None:
         return self._proof.format_remedy(one, self.request.build_retry_command)
@@ -524,7 +526,8 @@ class _StartRun:
             verdict = replace(
                 verdict, edit=verdict_builder.suggest_field_change(self.head.plan, verdict.field, ChangeDirection.LOWER)
             )
-        return self._proof.prove_verdict(verdict, self.request.build_retry_command)
+        request = self.request.for_proved_change(is_again=self._has_failed_before)
+        return self._proof.prove_verdict(verdict, request.build_retry_command)
 
     def _build_unproved_end(self, why: str) -> CommandEnded:
         """Return the end of a start whose service answers and proves nothing; it stays up."""

@@ -6,7 +6,7 @@ import importlib
 import os
 import shlex
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 from sparkctl.commands.request import Preview, Request, SentenceTone, describe_unreachable, list_flags
@@ -133,6 +133,11 @@ class StartInstance(LaunchRequest):
             return self.build_switch_command(*changes)
         own = {"--again": self.once_more, "--force": self.forced, "--queue": self.queue}
         return self._build_command("up", own, changes)
+
+    def for_proved_change(self, *, is_again: bool) -> StartInstance:
+        """The same request for a change that is proved, so without ``--force``; ``is_again``: with ``--again``."""
+        flags = (*(("--again",) if is_again else ()), *(one for one in self.switch_flags if one != "--force"))
+        return replace(self, forced=False, once_more=is_again or self.once_more, switch_flags=flags)
 
     def build_switch_command(self, *changes: FieldChange) -> str:
         """The command of the switch that this start is a step of."""

@@ -238,7 +238,7 @@ def check_flags(
     ]
     if not request.forced:
         remedy = next((remedy for one, remedy in found if one.refused_flag is not None), None)
-        refuse_wrong_flags((one for one, _ in found), remedy, "to start it as it is: --force")
+        refuse_wrong_flags((one for one, _ in found), remedy, "to start it as it is: --force", request.profile.name)
     yield from ((one.message, remedy) for one, remedy in found)
 
 

@@ -61,7 +61,10 @@ class IdleLaneDetector:
 def _format_lane_remedy(idle: RdmaLane, link: NetworkInterface | None) -> str:
     name = idle.interface or idle.name
     if link is not None and link.networks:
-        return f"name both functions to NCCL, on both Sparks: {BOTH_LANES_SETTING}; {name} has a network, check that it answers a ping"
+        return (
+            f"name both functions to NCCL, on both Sparks: {BOTH_LANES_SETTING}; {name} has an address already: check that the "
+            "other Spark answers a ping through it"
+        )
     return f"give {name} an address on both Sparks and name both functions to NCCL: {BOTH_LANES_SETTING}"
 
 

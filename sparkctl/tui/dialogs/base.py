@@ -341,6 +341,12 @@ class TextDialog(Dialog[None]):
         self.hint = f"{place}esc goes back"
         return body[self._from : self._from + shown]
 
+    def set_body(self, body: DialogBody) -> None:
+        """Show another text, from the same row on."""
+        self._body, self._laid_out = body, None
+        if self.is_mounted:
+            self.draw_dialog()
+
     def click_outside(self) -> None:
         """Close the dialog."""
         self.dismiss(None)

@@ -63,6 +63,7 @@ CONFIRM_ANSWER = "do"  # the answer of a confirmation that confirms
 LEAVE_ANSWER = "leave"
 _QUOTE_COLUMNS = 66
 _MAX_COLUMNS = 104  # of a result
+_READ_BYTES = 1 << 16
 _MIN_PRINTED_COLUMNS = 40
 _HANGING_INDENT = 10  # columns, below the labels of a diagnosis
 
@@ -311,25 +312,39 @@ def _render_error(message: str, hint: str | None, columns: int) -> list[TextRow]
 
 
 def show_printed_text(panel: Panel, words: Sequence[str]) -> None:
-    """Show what a command line prints that changes nothing; it runs as a program of its own, and asks nothing."""
-    panel.show_toast(f"sparkctl {shlex.join(words)} ...")
-    panel.spawn_dialog_task(_show_printed_text(panel, words))
+    """Show what a command line prints that changes nothing, as it comes; it runs as a program of its own, asks nothing, and
+    ends with the dialog."""
+    dialog = TextDialog(f"sparkctl {shlex.join(words)}", _build_printed_rows(b"", is_running=True))
+    task = panel.spawn_task(_show_printed_text(panel, words, dialog))
+
+    def end_program(_: None) -> None:
+        task.cancel()
+
+    panel.keyboard.hold_until_mounted(panel.push_screen(dialog, end_program))
 
 
-async def _show_printed_text(panel: Panel, words: Sequence[str]) -> None:
+async def _show_printed_text(panel: Panel, words: Sequence[str], dialog: TextDialog) -> None:
     columns = max(_MIN_PRINTED_COLUMNS, min(_MAX_COLUMNS, panel.size.width - 8))
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "sparkctl", *words, stdin=DEVNULL, stdout=PIPE, stderr=STDOUT,
-        env={**os.environ, "COLUMNS": str(columns), "NO_COLOR": "1"},
+        env={**os.environ, "COLUMNS": str(columns), "NO_COLOR": "1", "PYTHONUNBUFFERED": "1"},
     )  # fmt: skip
+    assert process.stdout is not None
+    printed = b""
     try:
-        printed, _ = await process.communicate()
+        while some := await process.stdout.read(_READ_BYTES):
+            printed += some
+            dialog.set_body(_build_printed_rows(printed, is_running=True))
+        await process.wait()
     finally:
         if process.returncode is None:
             process.kill()
-    panel.clear_notifications()
+    dialog.set_body(_build_printed_rows(printed, is_running=False))
+
+
+def _build_printed_rows(printed: bytes, *, is_running: bool) -> list[TextRow]:
     rows = [make_row(sanitize_span(line)) for line in sanitize_lines(printed.decode(errors="replace"))]
-    panel.push_screen(TextDialog(f"sparkctl {shlex.join(words)}", [(), *rows, ()]))
+    return [(), *rows, make_row(Span("running ...", TextStyle.LABEL)) if is_running else ()]
 
 
 def show_diagnosis(panel: Panel, target: ScreenTarget) -> None:

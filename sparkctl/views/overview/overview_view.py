@@ -237,7 +237,7 @@ def _render_named_instance(
         sanitize_span(one.name, TextStyle.TITLE),
         Span(f"  {state.sign} {state.word}: ", state.tone),
     )
-    rows = wrap_row(make_row(*head, sanitize_span(end.verdict.summary, TextStyle.VALUE)), space.columns, 4)
+    rows = wrap_row(make_row(*head, sanitize_span(end.verdict.headline, TextStyle.VALUE)), space.columns, 4)
     most = _MOST_FAILURE_ROWS if roomy else 1
     if len(rows) > most:
         rows[most - 1] = make_row(*truncate_row(rows[most - 1], space.columns - 2, ""), Span(" …", TextStyle.VALUE))

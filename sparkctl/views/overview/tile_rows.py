@@ -205,7 +205,7 @@ def render_failure(one: InstanceView, seen: NodeTileModel, space: DrawArea) -> l
     end = seen.ends.get(one.name)
     verdict = None if end is None else end.verdict
     state = one.detail or (one.status if not one.is_alive else "it is being ended") or "it ended"
-    sentence = verdict.summary if verdict else f"{state}: enter shows the cause"
+    sentence = verdict.headline if verdict else f"{state}: enter shows the cause"
     most, most_proof = (5, 3) if space.is_tall else (2, 1)
     rows = render_labelled_text("why", sentence, space, TextStyle.BAD, most)
     if verdict is not None and verdict.evidence:
@@ -367,7 +367,7 @@ def render_bandwidth(one: InstanceView, seen: NodeTileModel, space: DrawArea, mo
         if _is_weight_size_missing(one):
             why = "set model.weights in the profile"
         elif most_lines == 1 and is_prefilling(one.numbers):
-            why = "prefilling"
+            why = "prompts were read too"
         else:
             why = explain_missing_estimate(one.numbers, one.per_step)
         return render_labelled_text("mem BW", f"{words.UNKNOWN}  {why}", space, TextStyle.LABEL, most_lines)

@@ -13,6 +13,7 @@ import pytest
 
 from sparkctl import engines
 from sparkctl.commands.arm_guard import ArmGuard, arm_guard, disarm_guard, read_guard_status
+from sparkctl.commands.diagnose_log import diagnose_instance
 from sparkctl.commands.drop_page_cache import drop_page_cache
 from sparkctl.commands.show_log import ShowLog, show_log
 from sparkctl.commands.start.start_instance import start_instance
@@ -181,11 +182,13 @@ async def test_the_guard_acts_while_nobody_is_there_and_the_next_one_tells(
     # kept by now: the next one has no news of it, and counts it as a failed start
     await wait_for_freed_memory(sparks)
     events = await collect_events(start_instance(ctx, make_start_request(sparks, *RUNAWAY)))
-    assert find_command_end(events).verdict is not None
+    again = getattr(find_command_end(events).verdict, "again", None)
+    assert again is not None
+    assert "--again" in again.split(), "without it the command that the verdict prints would be refused"
     await wait_for_freed_memory(sparks)
     refused = find_command_end(await collect_events(start_instance(ctx, make_start_request(sparks))))
     assert (refused.outcome, refused.exit_code) == (Outcome.REFUSED, 6)
-    assert "(each time: guard stopped)" in (refused.message or "")
+    assert "(each time: guard-stopped)" in (refused.message or ""), "the names that help takes"
 
 
 async def test_an_up_that_was_cut_off_is_told_of_by_the_next(sparks: SimulatedSparks, ctx: CommandContext) -> None:
@@ -276,6 +279,30 @@ async def test_once_more_needs_no_answer(sparks: SimulatedSparks, ctx: CommandCo
         find_command_end(await collect_events(start_instance(ctx, make_start_request(sparks, once_more=True)))).outcome
         is Outcome.READY
     )
+
+
+async def test_what_gave_its_start_no_token_is_not_ready_until_it_gives_one(
+    sparks: SimulatedSparks, ctx: CommandContext
+) -> None:
+    request = make_start_request(sparks, "env.SIM_FAULT=no-token", timeout=6.0)
+    ended = find_command_end(await collect_events(start_instance(ctx, request)))
+    assert (ended.outcome, getattr(ended.verdict, "cause", None)) == (Outcome.TIMED_OUT, FailureCause.WEDGED)
+    nodes = [get_first_node(sparks)]
+    (view,) = await node_status(ctx, nodes)
+    assert view.instances[0].phase is Phase.UNPROVED
+    assert "answered 500" in (view.instances[0].detail or "")
+    assert not view.is_healthy
+    report = await diagnose_instance(ctx, "qwen36-vllm", nodes, None)
+    assert report.diagnosis.verdict is not None
+    assert report.diagnosis.verdict.cause is FailureCause.WEDGED
+    await collect_events(stop_instance(ctx, StopInstance(instance="qwen36-vllm", nodes=nodes)))
+    await collect_events(start_instance(ctx, make_start_request(sparks)))
+    (container,) = sparks.docker["spark1"].containers
+    assert ended.verdict is not None
+    ctx.history.save_verdict("qwen36-vllm", "spark1", container, ended.verdict)
+    (view,) = await node_status(ctx, nodes)
+    assert view.instances[0].phase is Phase.READY, "it gives a token now"
+    assert not ctx.history.has_wedged_start("qwen36-vllm", "spark1", container)
 
 
 async def test_without_the_right_to_drop_it_is_said_once_with_the_line_that_gives_it(ctx: CommandContext) -> None:

@@ -391,6 +391,9 @@ async def test_what_tries_the_change_after_a_failed_switch_is_a_switch(scene: Sw
     assert ended.verdict is not None
     assert (ended.verdict.again or "").startswith(f"sparkctl switch {NEW} --node spark1")
     assert "--again" not in (ended.verdict.again or "")
+    _, ended = await collect_events_and_end(switch_instance(scene.ctx(), scene.request(FAULT)))
+    assert ended.verdict is not None
+    assert "--again" in (ended.verdict.again or ""), "two failures: a third start without it would be refused"
 
 
 async def test_a_kept_container_that_somebody_removed_ends_in_words_and_not_in_a_journal_for_ever(

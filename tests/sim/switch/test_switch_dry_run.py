@@ -74,6 +74,7 @@ def test_a_flag_that_the_engine_lacks_is_refused_before_the_plan_is_shown() -> N
     assert (refused.returncode, refused.stdout) == (6, "")
     assert "starts" not in refused.stderr
     assert "to start it as it is: --force" in refused.stderr
+    assert "try: correct it; if it stands in a file, its line: sparkctl profiles check qwen36" in refused.stderr
     assert "; ;" not in refused.stderr
     forced = run_demo(*words, "--force", scenario="big-model")
     assert (forced.returncode, "--mem-fraction-statc" in forced.stderr) == (0, True)

@@ -128,6 +128,12 @@ def test_profiles_alone_lists_them_as_models_and_images_do() -> None:
     assert ran.stdout == run_in_process("profiles", "list").stdout
 
 
+def test_a_page_is_found_by_its_title() -> None:
+    page = run_in_process("help", "first-evening").stdout
+    assert page.startswith("# Quick start\n")
+    assert run_in_process("help", "quick-start").stdout == run_in_process("help", "Quick", "start").stdout == page
+
+
 def test_a_profile_is_checked_by_its_name_too(tmp_path: Path) -> None:
     good = run_demo("profiles", "check", "qwen36")
     assert good.returncode == 0

@@ -104,6 +104,7 @@ def test_what_a_verdict_proposes_is_accepted(words: tuple[str, ...]) -> None:
         assert_accepted(re.sub(r" --set env\.SIM_FAULT=\S+", "", command).replace(" --force", ""))
     verdict = json.loads(ran.stdout.splitlines()[-1]).get("verdict")
     if verdict and verdict["edit"] is not None:
+        assert "--force" not in verdict["again"].split(), "what is proved needs none"
         assert f"{verdict['edit']['field']}={verdict['edit']['value']}" in verdict["again"], (
             "what is proposed is what is done"
         )

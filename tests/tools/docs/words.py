@@ -16,7 +16,7 @@ EXIT_CODES: dict[int, str] = {
     ExitCode.USAGE: "wrong usage, or an invalid file",
     ExitCode.UNREACHABLE: "a node is unreachable or not trusted",
     ExitCode.TIMED_OUT: "timed out; the engine may still be running",
-    ExitCode.UNHEALTHY: "`doctor` or `status --check` found a problem; `up` or `say` got an answer that proves nothing; or `down`, `free` or `switch` stopped the model and something of it is left",
+    ExitCode.UNHEALTHY: "`doctor` found a problem; `status --check` an instance that is neither ready nor starting, or a switch left unfinished; `check --strict` a wrong answer; `up` or `say` got an answer that proves nothing; or `down`, `free` or `switch` stopped the model and something of it is left",
     ExitCode.REFUSED: "refused; nothing was changed",
     ExitCode.INTERRUPTED: "interrupted; `up` stops watching and the engine keeps running; a `switch` in the middle is left to "
     "`resume` and `abort`",

@@ -188,7 +188,8 @@ def test_a_log_is_stored_without_its_secrets_and_never_overwritten(tmp_path: Pat
         "vllm", "0.19.1", "startup-memory-check", "certain", 6,
     )  # fmt: skip
     again = run_diagnose("vllm.log", "--submit", "store", cwd=tmp_path)
-    assert (again.returncode, "already exists" in again.stderr) == (2, True)
+    assert (again.returncode, "already stored" in again.stderr) == (2, True)
+    assert f"rm store/{log.name} store/{about.name}" in again.stderr
     for words in (("vllm.log", "--submit", "nowhere"), ("-", "--submit", "store"), ("qwen36", "--submit", "store")):
         assert run_diagnose(*words, stdin=BROKEN, cwd=tmp_path).returncode == 2
     assert len(list((tmp_path / "store").iterdir())) == 2

@@ -110,3 +110,12 @@ def test_a_curve_without_events_has_no_marks() -> None:
         )
         is None
     )
+
+
+def test_a_log_without_lines_was_read_and_one_that_no_sample_told_of_was_not() -> None:
+    history = KernelHistory()
+    history.add_sample(Sample(sequence=1, time=1_005_000.0, uptime=5_000.0), "boot")
+    assert not history.is_read
+    history.add_sample(make_sample(5_002.0), "boot")
+    assert history.is_read
+    assert not history.events

@@ -95,6 +95,11 @@ BOMB = "a0: &a0 [x, x]\n" + "".join(f"a{i}: &a{i} [*a{i - 1}, *a{i - 1}]\n" for 
         (b"a: 1\na: 2\nb: {c: 1, c: 2}", ["f.yaml:2:1: `a` appears twice", "f.yaml:3:11: `c` appears twice"]),
         (b"a: 1\na: 2\nb: [", ["f.yaml:2:1: `a` appears twice", "f.yaml:3:5: did not find"]),
         (b"a: b: c", ["f.yaml:1:5: mapping values are not allowed"]),
+        (
+            b"a:\n  b: 1\n   c: 2\n",
+            ["f.yaml:3:5: mapping values are not allowed in this context; is this line indented too far?"],
+        ),
+        (b"a: 1\n\tb: 2\n", ["f.yaml:2:1: found a tab character that violates indentation; indent with spaces"]),
         (b"a:\n\tb: c", ["f.yaml:2:1: found character that cannot start any token"]),
         (b"a: 1\n\x00", ["f.yaml:2:1: a control character (U+0000)"]),
         (b'a: "\\e[2J"', ["f.yaml:1:4: a control character (U+001B)"]),

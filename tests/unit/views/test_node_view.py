@@ -8,6 +8,8 @@ from dataclasses import replace
 import pytest
 
 from sparkctl.model.events import NodeStateChanged
+from sparkctl.model.finding import Severity
+from sparkctl.model.kernel_event import KernelEvent, KernelEventKind
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.sample import Cpu, CpuCluster, Gpu, MemoryReading, NodeProcess, Sample
 from sparkctl.model.text.units import GIB
@@ -86,3 +88,21 @@ def test_what_is_dangerous_takes_the_colour_of_danger_the_higher_the_more() -> N
     )
     assert TextStyle.HOT_BODY not in {span.tone for row in calm for span in row}
     assert {TextStyle.POWER_WARM_BODY, TextStyle.ATTENTION_BODY} <= {span.tone for row in hot for span in row}
+
+
+def test_the_kernels_log_is_told_whole_and_when_it_has_nothing() -> None:
+    node = make_node(2)
+
+    def render_text(tile: NodeTileModel) -> str:
+        rows = [join_text(row)[:59] for row in render_node(replace(node, tile=tile), 120, 38).rows]
+        return " ".join(" ".join(row.strip("│").split()) for row in rows)
+
+    assert "kernel nothing logged" in render_text(node.tile)
+    assert "kernel not read" in render_text(replace(node.tile, kernel_gaps="not read"))
+    meaning = f"the PCIe device 0000:00:00.0 failed for good {'and did not come back ' * 4}(fatal AER error)"
+    event = KernelEvent(
+        kind=KernelEventKind.PCIE, severity=Severity.PROBLEM, at=990.0, last=990.0, text="AER", meaning=meaning,
+        remedy="restart it", source="https://example.com", hours=24.0,
+        many=None, count=1, container=None, process=None, pid=None, xid=None, ends_programs=False,
+    )  # fmt: skip
+    assert meaning in render_text(replace(node.tile, kernel=(event,)))

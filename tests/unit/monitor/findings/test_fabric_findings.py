@@ -54,6 +54,17 @@ def test_one_function_at_13_8_gigabits_beside_none_is_told_after_half_a_minute()
     assert finding.since == BEGIN + 2
 
 
+def test_an_idle_function_with_an_address_is_to_be_tried_with_a_ping_through_it() -> None:
+    links = (make_interface(NETS[0], "192.168.200.0/24"), make_interface(NETS[1], "192.168.201.0/24"))
+
+    def make_addressed_snapshot(at: float) -> NodeSnapshot:
+        seen = make_traffic_snapshot(at, 13.8, 0)
+        return replace(seen, sample=replace(seen.sample, links=links))
+
+    (finding,) = run_detector(IdleLaneDetector(), make_snapshot_series(2, 60, make_addressed_snapshot, begin=2))[-1]
+    assert "has an address already: check that the other Spark answers a ping through it" in (finding.remedy or "")
+
+
 FINE = {
     "both as measured": (92.57, 97.28),
     "uneven but both": (60.0, 12.0),

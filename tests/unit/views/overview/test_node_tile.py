@@ -30,7 +30,7 @@ from sparkctl.model.phase import Phase, PhaseDuration, Step
 from sparkctl.model.reference import ComparableReference, FigureRange, ReferenceRate
 from sparkctl.model.sample import Cpu, Gpu, GpuProcess, MemoryReading, RdmaLane, Sample
 from sparkctl.model.text.units import GIB
-from sparkctl.model.verdict import Evidence, FailureCause, Verdict
+from sparkctl.model.verdict import Confidence, Evidence, FailureCause, Verdict
 from sparkctl.monitor.event_log import EventLogEntry, RecentLogLine, StartRefused, build_log_entry
 from sparkctl.monitor.node_views import NodeTelemetryView
 from sparkctl.monitor.sample_series import SampleSeries, SeriesName
@@ -272,6 +272,7 @@ def test_a_failure_says_why_first_then_the_proof_then_what_to_do() -> None:
         summary="CUDA ran out of memory.",
         evidence=(Evidence("torch.OutOfMemoryError", "log", 412),),
         remedy="Lower it.",
+        confidence=Confidence.LIKELY,
     )
     end = CommandEnded(
         ts=NOW, outcome=Outcome.FAILED, exit_code=1, seconds=48.0, node=NODE, instance="qwen36", verdict=verdict
@@ -279,7 +280,13 @@ def test_a_failure_says_why_first_then_the_proof_then_what_to_do() -> None:
     shown = render_tile(
         make_tile(replace(READY, phase=Phase.FAILED, state=ContainerState.EXITED), ends={"qwen36": end})
     )
-    parts = ("✕ failed", "CUDA ran out of memory.", "line 412  torch.OutOfMemoryError", "Lower it.", " of 128.0 GiB")
+    parts = (
+        "✕ failed",
+        "Likely: CUDA ran out of memory.",
+        "line 412  torch.OutOfMemoryError",
+        "Lower it.",
+        " of 128.0 GiB",
+    )
     places = [shown.index(part) for part in parts]
     assert places == sorted(places)
 
@@ -357,7 +364,7 @@ def test_why_there_is_no_bandwidth_beside_many_prompts_is_a_word_in_a_tile_and_a
     busy = replace(READY.numbers, step_load=StepLoad(prompt_tokens=64.0))
     one = replace(READY, numbers=busy, per_step=DecodeStepSpec(weights=10**10))
     for columns in (60, 80, 120):
-        assert re.search("mem BW  —  prefilling +[│┃]", render_tile(make_tile(one), columns=columns))
+        assert re.search("mem BW  —  prompts were read too +[│┃]", render_tile(make_tile(one), columns=columns))
     rows = render_bandwidth(one, make_tile(one), DrawArea(56), most_lines=3)
     assert "64 of their tokens a decode step, and what they read cannot be counted" in " ".join(
         " ".join(join_text(row).split()) for row in rows
