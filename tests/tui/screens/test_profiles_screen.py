@@ -168,7 +168,7 @@ async def test_the_check_is_that_of_the_command_line_flags_and_all(
     async with open_panel(build_panel_options((), tmp_path), (140, 90)) as pilot:
         await pilot.press("p")
         await select_profile(pilot, "mine")
-        shown = await wait_for_text(pilot, "2 errors, 3 infos")
+        shown = await wait_for_text(pilot, "2 errors, 4 infos")
         assert sum_of_them.removeprefix("mine: ") in shown
         whole = " ".join(shown.replace("│", " ").split())
         for line in findings:
