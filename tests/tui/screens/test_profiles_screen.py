@@ -181,7 +181,7 @@ async def test_the_check_is_that_of_the_command_line_flags_and_all(
         await pilot.press("e")
         await wait_for_text(pilot, "5 │   tpq: 1")
         said = "\n".join(read_toasts(pilot))
-        assert "mine: 2 errors, 3 infos" in said
+        assert "mine: 2 errors, 4 infos" in said
         assert "error[unknown-flag]" in said
 
 
