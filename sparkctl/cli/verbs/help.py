@@ -250,7 +250,8 @@ def _docs_dir() -> Path:
 def _find_titled_page(words: Sequence[str]) -> str | None:
     """Return the page whose title has just these words and differs from its name, as `quick-start`, None if there is none."""
     wanted = re.findall(r"[a-z0-9]+", " ".join(words).lower())
-    for topic in _list_topics() if wanted and words[0] not in _list_topics() else ():
+    topics = _list_topics() if wanted else []
+    for topic in () if words and words[0] in topics else topics:
         with (_docs_dir() / f"{topic}.md").open(encoding="utf-8") as page:
             if re.findall(r"[a-z0-9]+", page.readline().lower()) == wanted:
                 return topic

@@ -61,7 +61,7 @@ class ContainerWatch:
         self.refused_at = now - DOCKER_ANSWER_SECONDS
         # The floor in force: lower than asked for while memory has been below that from the beginning, or since a kill.
         self.active_floor = self.floor
-        # and what a driver that is refused memory must leave
+        # The same of what must be available where the driver is refused memory.
         self.active_refusal_bound = self.refusal_bound = max(self.floor, NEARLY_GONE_BYTES)
         self.client: GuardConnection | None = (
             None  # the client that last sent a command about it, while it is connected

@@ -110,9 +110,9 @@ def _build_cdi_request(devices: list[str]) -> Body | None:
 
 def _build_gpu_request(text: str) -> Body:
     """Build a GPU request from ``all``, ``2``, ``device=0`` or ``"device=0,1",capabilities=utility``, like `docker run --gpus`."""
-    request: Body = {"Driver": "", "Count": 0, "DeviceIDs": None, "Capabilities": [["gpu"]], "Options": {}}
-    import csv  # only here
+    import csv  # few starts need it
 
+    request: Body = {"Driver": "", "Count": 0, "DeviceIDs": None, "Capabilities": [["gpu"]], "Options": {}}
     for field in next(csv.reader([text])):
         key, given, value = field.partition("=")
         if not given:
