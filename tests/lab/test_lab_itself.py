@@ -210,12 +210,15 @@ def test_in_ci_a_lab_that_cannot_run_fails_instead_of_skipping(tmp_path: Path) -
 
 
 def test_an_interrupted_run_is_recovered_and_down_leaves_nothing(lab: Lab) -> None:
-    """Last here: takes the lab down and brings it up again for whoever comes next."""
-    for node in lab.nodes.values():
-        if pid := node.pid1:
-            os.kill(pid, signal.SIGKILL)
-    lab.up()
-    assert all(node.answers() for node in lab.nodes.values())
-    lab.down()
-    assert lab.remains() == []
-    lab.up()
+    """Takes the lab down and brings it up again for whoever comes next."""
+    try:
+        for node in lab.nodes.values():
+            if pid := node.pid1:
+                os.kill(pid, signal.SIGKILL)
+                await_true(f"the first process of {node.name} to end", lambda node=node: node.pid1 is None, 30.0)
+        lab.up()
+        assert all(node.answers() for node in lab.nodes.values())
+        lab.down()
+        assert lab.remains() == []
+    finally:
+        lab.up()

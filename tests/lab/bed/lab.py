@@ -132,7 +132,7 @@ class Lab:
         left += [
             f"link {line.split()[1]}"
             for line in run("ip", "-o", "link").splitlines()
-            if re.search(rf"\b({BRIDGE}|v-{NAMESPACE}-)", line)
+            if re.search(rf"\b({BRIDGE}\b|v-{NAMESPACE}-)", line)
         ]
         left += [line for line in Path("/proc/self/mounts").read_text().splitlines() if f"{SCRATCH}/" in line]
         return left + ([str(SCRATCH)] if SCRATCH.exists() else [])

@@ -10,7 +10,12 @@ GUARD = "sparkctl-guard"
 
 
 def clear_nodes(lab: Lab) -> None:
-    """Remove every container, and what a switch that was left has written."""
+    """Remove every container, and what a switch that was left has written.
+
+    A test that failed while the lab was down takes no others with it: it is brought up again.
+    """
+    if any(node.pid1 is None for node in lab.nodes.values()):
+        lab.up()
     for node in lab.nodes.values():
         node.remove_journal()
         node.remove_containers()
