@@ -386,7 +386,9 @@ def _check_disks(node: Node, inspection: NodeInspection, info: DockerInfo) -> It
             scarce or Severity.GOOD,
             node.name,
             f"{format_gib(disk.free)} of {format_gib(disk.total)} free for {disk.path}",
-            remedy="docker system df; docker image prune" if scarce and disk.path == info.root_dir else None,
+            remedy="docker system df; docker builder prune; docker image prune"
+            if scarce and disk.path == info.root_dir
+            else None,
         )
     for path, there in inspection.paths:
         if there is None:

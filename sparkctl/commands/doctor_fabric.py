@@ -32,6 +32,7 @@ _FAST_MBIT_S = 40_000
 _FAST_TCP_FLOOR = 0.2  # share of a fast lane's capacity; less is a fault, not the cost of Python
 _SLOW_TCP_FLOOR = 0.6  # share of the capacity of a lane up to 10 Gb/s, which TCP fills
 _RDMA_FLOOR = 0.8
+_UNEVEN_SHARE = 0.6  # of the other direction; two directions of a healthy lane differ by less
 _REMEDY = (
     "reseat the cable, then power both Sparks off and on; on each: sudo dmesg | grep mlx5 shows what the port says; "
     "measure again with nothing running"
@@ -98,6 +99,25 @@ def rate_lane_speed(measured: LaneMeasurement, lanes: tuple[FabricLane, ...]) ->
         remedy = f"9000 on every end: sudo ip link set {names} mtu 9000"
         return Severity.WARNING, f"{words}: too slow; its MTU is {small[0].mtu}", remedy
     return Severity.WARNING, f"{words}: far too slow", _REMEDY if is_fast else "see what else uses this network now"
+
+
+def compare_directions(
+    one: tuple[NodeName, float | None], other: tuple[NodeName, float | None], near: FabricLane, far: FabricLane
+) -> tuple[NodeName, Severity, str, str] | None:
+    """Return the finding of the node that sends much slower than it receives over one lane; None where both are alike.
+
+    ``one``, ``other``: the ends, each with the Gb/s that it sent. A cable and a switch slow both directions; one alone is slowed by
+    the sender: its memory, its PCIe lanes or its card.
+    """
+    slow, fast, lane = (one, other, near) if (one[1] or 0) < (other[1] or 0) else (other, one, far)
+    if slow[1] is None or fast[1] is None or slow[1] >= _UNEVEN_SHARE * fast[1]:
+        return None
+    words = f"it sends {slow[1]:.1f} Gb/s over {lane.interface} and receives {fast[1]:.1f}: the slow side is this sender, not the cable"
+    remedy = (
+        "measure again with nothing running here; if it stays: sudo lspci -vv shows the card's LnkSta (32GT/s, x4), "
+        "sudo dmesg | grep -e mlx5 -e AER its faults; then power this Spark off and on"
+    )
+    return slow[0], Severity.WARNING, words, remedy
 
 
 def parse_ib_write_bw(output: str) -> float | None:
@@ -249,8 +269,10 @@ async def _measure_pair(pair: SessionPair, route: FabricRoute, tell: FabricFindi
     has_tool = await _has_ib_write_bw(pair) if all(near.device and far.device for near, far in lanes) else False
     one, other = pair
     for near, far in lanes:
-        await _measure_direction(one, other, [(near, far)], tell, one.node.name, with_rdma=has_tool)
-        await _measure_direction(other, one, [(far, near)], tell, one.node.name, with_rdma=has_tool)
+        there = await _measure_direction(one, other, [(near, far)], tell, one.node.name, with_rdma=has_tool)
+        back = await _measure_direction(other, one, [(far, near)], tell, one.node.name, with_rdma=has_tool)
+        if (uneven := compare_directions((one.node.name, there), (other.node.name, back), near, far)) is not None:
+            tell(*uneven)
     if len(lanes) > 1:
         await _measure_direction(*pair, lanes, tell, one.node.name, with_rdma=False)
 
@@ -263,8 +285,8 @@ async def _measure_direction(
     about: NodeName,
     *,
     with_rdma: bool,
-) -> None:
-    """Measure one direction over some lanes and report it as a finding of the node ``about``."""
+) -> float | None:
+    """Measure one direction over some lanes and report it as a finding of the node ``about``; return its Gb/s."""
     names = " and ".join(near.interface for near, _ in lanes)
     direction = f"{source.node.name} to {target.node.name} over {names}"
     try:
@@ -276,10 +298,10 @@ async def _measure_direction(
         raise
     except TimeoutError:
         tell(about, Severity.UNKNOWN, f"{direction}: could not be measured within {_MEASURE_TIMEOUT_SECONDS:.0f} s")
-        return
+        return None
     except SparkctlError as error:
         tell(about, Severity.UNKNOWN, f"{direction}: could not be measured: {error.message}", error.hint)
-        return
+        return None
     severity, words, remedy = rate_lane_speed(measured, tuple(near for near, _ in lanes))
     evidence = (
         [FindingEvidence("rate", f"{measured.tcp_gigabits_per_second:.2f}", "Gb/s", "tcp")]
@@ -291,6 +313,7 @@ async def _measure_direction(
     if measured.rdma is not None:
         evidence.append(FindingEvidence("rate", f"{measured.rdma:.2f}", "Gb/s", "ib_write_bw"))
     tell(about, severity, f"{direction}: {words}", remedy, evidence=tuple(evidence))
+    return measured.rdma if measured.rdma is not None else measured.tcp_gigabits_per_second
 
 
 async def _measure_tcp(

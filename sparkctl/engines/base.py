@@ -473,6 +473,7 @@ class Engine:
     acceptance_steps: int | None = None  # it tells its acceptance as a gauge, once in so many steps; None: it counts
     api_key_variables: tuple[str, ...] = ()  # environment variables by which it requires a key from its clients
     api_key_obstacle = "no environment variable for one is known"  # why it has no such variable here
+    flag_variable_prefix = ""  # it reads its flags from environment variables, too: their names begin so
     address_variables: tuple[str, ...] = ()  # environment variables that give a rank its own address
     process_titles: tuple[str, ...] = ()  # how the titles of its processes begin; nothing that a person types
     shm_names: tuple[str, ...] = ()  # how its files in /dev/shm begin

@@ -48,13 +48,19 @@ _RULE_MARKS = frozenset("-=_*#.~─ \n")  # a table or a heading repeats them
 _TEMPLATE_TOKEN = re.compile(r"<\|[A-Za-z_]{2,30}\|>|\[/?INST\]|<(?:start|end)_of_turn>|</s>")
 _SCRIPTS = ("LATIN", "CYRILLIC", "GREEK", "ARABIC", "HEBREW", "THAI", "DEVANAGARI", "BENGALI", "TAMIL", "HANGUL", "CJK")
 _MAX_SCRIPTS = 3
-_TOOL = {
+_TOOL: dict[str, Any] = {
     "type": "function",
     "function": {
         "name": "get_weather",
         "description": "Tell the weather in a city.",
         "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
     },
+}
+
+_SCHEMA_CITY = "Quito"  # not the right answer: a model says it only where the schema is enforced
+_CITY_SCHEMA = _TOOL["function"]["parameters"] | {
+    "properties": {"city": {"type": "string", "enum": [_SCHEMA_CITY]}},
+    "additionalProperties": False,
 }
 
 
@@ -236,6 +242,25 @@ def judge_json(reply: ChatReply, asked: str) -> AnswerCheck:
         remedy = "check its grammar backend (xgrammar, llguidance), and that its reasoning parser belongs to the model"
         return _fail(name, "JSON mode gives no JSON object", asked, reply.shown, remedy)
     return _pass(name, "JSON mode gives JSON")
+
+
+def judge_schema(reply: ChatReply, asked: str) -> AnswerCheck:
+    """Judge an answer under a schema that only an enforced one makes the model keep to: it allows a wrong answer alone."""
+    name, asked = "json-schema", f"{asked} (a schema allows only {_SCHEMA_CITY})"
+    if reply.status in _CHAT_REFUSED:
+        return AnswerCheck(
+            name=name, severity=Severity.NOTE, summary="a JSON schema is refused", asked=asked, came=reply.shown
+        )
+    if reply.status != 200 or reply.finish == "length":
+        return _leave_open(name, "it gave no whole answer under a JSON schema", asked, reply.shown)
+    try:
+        is_kept = load_json(reply.text.strip()) == {"city": _SCHEMA_CITY}
+    except (ValueError, RecursionError):
+        is_kept = False
+    if not is_kept:
+        remedy = "check its grammar backend (xgrammar, llguidance); until then let clients check what they get"
+        return _fail(name, "a JSON schema is accepted and not enforced", asked, reply.shown, remedy)
+    return _pass(name, "a JSON schema is enforced")
 
 
 def judge_tool_call(reply: ChatReply, asked: str, parser: str) -> AnswerCheck:
@@ -481,8 +506,12 @@ class _AnswerChecker:
 
     async def _check_json(self) -> list[AnswerCheck]:
         asked = 'Answer in JSON: the capital of France, in the key "city".'
-        more = {"response_format": {"type": "json_object"}}
-        return [judge_json(await self._chat(asked, _FULL_TOKENS, more), asked)]
+        more: dict[str, Any] = {"response_format": {"type": "json_object"}}
+        found = [judge_json(await self._chat(asked, _FULL_TOKENS, more), asked)]
+        if found[0].severity is Severity.GOOD:
+            more = {"response_format": {"type": "json_schema", "json_schema": {"name": "city", "schema": _CITY_SCHEMA}}}
+            found.append(judge_schema(await self._chat(asked, _FULL_TOKENS, more), asked))
+        return found
 
     async def _check_tool_call(self) -> list[AnswerCheck]:
         own = [find_flag_value(self._target.command, name) for name in _TOOL_PARSER_FLAGS]

@@ -579,8 +579,10 @@ def _build_special_choice(body: dict[str, Any]) -> dict[str, Any] | None:
         call = {"id": "call-0", "type": "function", "function": {"name": name, "arguments": '{"city": "Paris"}'}}
         message = {"role": "assistant", "content": None, "tool_calls": [call]}
         return {"index": 0, "message": message, "logprobs": None, "finish_reason": "tool_calls"}
-    if isinstance(form, dict) and form.get("type") == "json_object":
-        return _build_choice('{"city": "Paris"}', chat=True, end=True) | {"finish_reason": "stop"}
+    if isinstance(form, dict) and form.get("type") in ("json_object", "json_schema"):
+        schema = form.get("json_schema", {}).get("schema", {}).get("properties", {})
+        (city,) = schema.get("city", {}).get("enum", ["Paris"])
+        return _build_choice(json.dumps({"city": city}), chat=True, end=True) | {"finish_reason": "stop"}
     return None
 
 

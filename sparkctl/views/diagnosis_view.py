@@ -21,6 +21,10 @@ _FACT_REMEDIES = {
     EngineFactName.NETWORK: "between two Sparks sockets are several times slower than RDMA: give the container /dev/infiniband "
     "(container.devices) and container.ulimits: memlock: -1, and leave env.NCCL_IB_DISABLE, NCCL_NET and NCCL_IB_HCA to sparkctl; "
     "on one Spark nothing",
+    EngineFactName.GPU_CODE: "take an image, or make a build, for 12.1 (CMAKE_CUDA_ARCHITECTURES=121): the driver translates older "
+    "code at the first start, and the native FP4 kernels are missing",
+    EngineFactName.TRAINED_CONTEXT: "beyond that length answers get worse or make no sense, without an error: lower the context "
+    "(args.ctx-size), unless the model's page names the longer one with its rope scaling",
     EngineFactName.CHAT_TEMPLATE: "take one that was made for this engine: mount the file and name it (chat-template, "
     "llama.cpp: chat-template-file); without the model's own, tool calls are lost. A base model has none: take the instruct model",
     EngineFactName.PREFIX_CACHE: "each turn of a long conversation reads all of it again: models with recurrent layers or sliding "

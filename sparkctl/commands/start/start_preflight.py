@@ -220,7 +220,7 @@ def _warn_low_disk(plan: LaunchPlan, inspection: PreflightInspection) -> tuple[t
     room = next((disk for disk in inspection.node_inspection.disks if disk.path == inspection.engine.root_dir), None)
     if room is None or room.free is None:
         return ()
-    hint = f"on {plan.node}: docker system df; docker image prune"
+    hint = f"on {plan.node}: docker system df; docker builder prune; docker image prune"
     if room.free < _MIN_DISK_BYTES:
         raise DiskFull(
             plan.node, f"Docker's disk on {plan.node} is full: {room.free // MIB} MiB left in {room.path}", hint

@@ -391,7 +391,7 @@ def _refuse_full_disk(node: NodeName, todo: PendingTransfer, there: NodeContents
             node,
             f"{node} has no room for {need.what}: {format_gib(need.room.free)} free at {need.room.there}, "
             f"{format_size(need.size)} needed, {format_size(missing)} too little; nothing was sent",
-            f"on {node}: docker system df; docker image prune; or remove an old model",
+            f"on {node}: docker system df; docker builder prune; docker image prune; or remove an old model",
         )
 
 

@@ -1719,7 +1719,7 @@ CRASH_FAILURES = (
         weight=FailureWeight.EXCEPTION,
     ),
     failure_rule(
-        rf"{EXCEPTION_PREFIX}(?P<what>(?:expected (?:scalar type|m1 and m2 to have the same dtype|mat1 and mat2 to have the same dtype)"
+        rf"{EXCEPTION_PREFIX}(?:.{{1,80}}?: )?(?P<what>(?:expected (?:scalar type|(?:m1 and m2|mat1 and mat2) to have the same dtype)"
         r"|mat1 and mat2 must have the same dtype|[Ii]nput type \(.{1,60}\) and (?:weight|bias) type \("
         r"|query and key must have the same dtype).{0,160})",
         FailureCause.BAD_VALUE,

@@ -237,9 +237,13 @@ class FlagSettings:
                 name=reading.name,
             )
 
+    def find_flag(self, name: str) -> EngineFlag | None:
+        """Return a flag by any of its names, None if the engine does not have it."""
+        return self._catalogue.by_name.get(name)
+
     def get_setting(self, name: str) -> FlagSetting | None:
         """Return a flag's setting, None if it is not given."""
-        flag = self._catalogue.by_name.get(name)
+        flag = self.find_flag(name)
         return None if flag is None else self._found.get(flag.name)
 
     def get_value(self, name: str) -> str | None:

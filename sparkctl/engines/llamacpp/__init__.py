@@ -110,6 +110,11 @@ _FLASH_ATTENTION = re.compile(
     r"^llama_context: (?:flash_attn += (?P<said>\w+)|Flash Attention was auto, set to (?P<found>\w+))"
     r"|^resolve_fused_ops: Flash Attention (?:not supported, set to )?(?P<newer>enabled|disabled)"
 )
+_GPU_CODE = re.compile(r"CUDA : ARCHS = (\d[\d,]{0,200})")
+_GB10_CODE = re.compile(r"\b12[01]\d\b")  # kernels for 12.0 run on 12.1
+_BEYOND_TRAINING = re.compile(
+    r"^llama_context: n_ctx_(?:per_)?seq \((?P<runs>\d+)\) > n_ctx_train \((?P<trained>\d+)\)"
+)
 _NO_GPU_TEXT = "warning: no usable GPU found"
 
 # Its throughput gauges are not used: every scrape, by anyone, resets them to zero.
@@ -151,6 +156,10 @@ def parse_facts(line: str) -> tuple[EngineFact, ...]:
         return (EngineFact(EngineFactName.QUANTIZATION_PATH, value, is_fallback=not on_gpu),)
     if line.startswith(_NO_GPU_TEXT):
         return (EngineFact(EngineFactName.QUANTIZATION_PATH, NO_GPU_PATH, is_fallback=True),)
+    if line.startswith("system_info: ") and (found := _GPU_CODE.search(line)) and not _GB10_CODE.search(found[1]):
+        return (EngineFact(EngineFactName.GPU_CODE, f"none for a GB10 (ARCHS = {found[1]})"),)
+    if found := _BEYOND_TRAINING.match(line):
+        return (EngineFact(EngineFactName.TRAINED_CONTEXT, f"{found['trained']}, and it runs with {found['runs']}"),)
     if found := _FLASH_ATTENTION.match(line):
         return parse_flash_attention(found["found"] or found["said"] or found["newer"])
     start = next((one for one in _FACT_STARTS if line.startswith(one)), None)
@@ -292,6 +301,7 @@ class LlamaCppEngine(Engine):
         hidden_directories=(".llama.cpp",),
     )
     api_key_variables = ("LLAMA_API_KEY",)
+    flag_variable_prefix = "LLAMA_ARG_"
 
     def build_command(self, profile: Profile) -> tuple[str, ...]:
         """Return launch words, ``-m`` FILE or ``-hf`` REPOSITORY:QUANTIZATION, host, port, alias, then ``args`` in

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from sparkctl.engines import load_engine
+from sparkctl.engines.engine_flags import FlagArity
 from sparkctl.engines.lint import FieldPath, LintMessage, LintRule, LintSeverity
 from sparkctl.engines.lint.profile_flags import (
     FlagSettings,
@@ -40,12 +42,13 @@ def check_traps(
             continue
         if trap.versions is not None and (version is None or not is_version_within(version, trap.versions)):
             continue
-        sights = [_look_up(subject, profile, settings) for subject in trap.when]
-        if not all(_meets(sight, test, usual) for sight, test in zip(sights, trap.when.values(), strict=True)):
+        sights = [_find_sight(subject, test, usual, profile, settings) for subject, test in trap.when.items()]
+        if any(sight is None for sight in sights):
             continue
-        if any(_meets(_look_up(subject, profile, settings), test, usual) for subject, test in trap.unless.items()):
+        if any(_find_sight(subject, test, usual, profile, settings) for subject, test in trap.unless.items()):
             continue
         first = sights[0]
+        assert first is not None
         value = _quote_text(first.texts[0], next(iter(trap.when))) if first.texts else ""
         text = f"{trap.meaning}: {trap.remedy} ({shorten_source(trap.source)})"
         yield LintMessage(
@@ -95,15 +98,21 @@ class _Sight:
     is_on_key: bool = False
 
 
-def _look_up(subject: str, profile: Profile, settings: FlagSettings | None) -> _Sight:
-    """Return what the profile says of a subject; of several, with ``|`` between, the first of which it says something."""
+def _find_sight(
+    subject: str, test: str, usual: float | None, profile: Profile, settings: FlagSettings | None
+) -> _Sight | None:
+    """Return what the profile says of a subject if it meets the test, else None. Of several, with ``|`` between, any may meet it;
+    for ``unset`` and ``!`` the first of which the profile says something decides.
+    """
     sights = [_look_up_one(one, profile, settings) for one in subject.split("|")]
-    return next((sight for sight in sights if sight.texts), sights[0])
+    if test == _UNSET or test.startswith(_NOT):
+        sights = [next((sight for sight in sights if sight.texts), sights[0])]
+    return next((sight for sight in sights if _meets(sight, test, usual)), None)
 
 
 def _look_up_one(subject: str, profile: Profile, settings: FlagSettings | None) -> _Sight:
     if subject.startswith("-"):
-        return _look_up_flag(subject, settings)
+        return _look_up_flag(subject, profile, settings)
     head, _, name = subject.partition(".")
     if head == "env":
         return _Sight(tuple(value for key, value in profile.env if key == name)[-1:], ("env", name))
@@ -151,13 +160,15 @@ def _look_up_container(name: str, profile: Profile) -> _Sight:
     return _Sight(() if value is None else (value,), ("container", head))
 
 
-def _look_up_flag(subject: str, settings: FlagSettings | None) -> _Sight:
+def _look_up_flag(subject: str, profile: Profile, settings: FlagSettings | None) -> _Sight:
 
     name, _, key = subject.partition(".")
     nothing = _Sight((), ("args",), is_on_key=True)
     setting = None if settings is None else settings.get_setting(name)
-    if settings is None or setting is None:
+    if settings is None:
         return nothing
+    if setting is None:
+        return (None if key else _look_up_flag_variable(name, profile, settings)) or nothing
     if not key:
         text = setting.value
         if text is None:
@@ -173,6 +184,23 @@ def _look_up_flag(subject: str, settings: FlagSettings | None) -> _Sight:
     found = values.get(key) if data is None else str(data)
     where = (*setting.where, key) if setting.in_args and data is not None and "." not in key else setting.where
     return nothing if found is None else _Sight((found,), where)
+
+
+def _look_up_flag_variable(name: str, profile: Profile, settings: FlagSettings) -> _Sight | None:
+    """Return a flag that is given as an environment variable, for an engine that reads its flags from there, too."""
+    prefix, flag = load_engine(profile.engine).flag_variable_prefix, settings.find_flag(name)
+    if not prefix or flag is None:
+        return None
+    for key, value in profile.env:
+        stem = key.removeprefix(prefix).lower().replace("_", "-")
+        word = next((f"--{one}" for one in (stem, stem.removeprefix("n-")) if f"--{one}" in flag.spellings), None)
+        if word is None or not key.startswith(prefix):
+            continue
+        if flag.takes is FlagArity.NONE:
+            is_off = word.startswith("--no-") or value.strip().lower() in ("0", "off", "false", "disabled")
+            value = "off" if is_off else "on"
+        return _Sight((value,), ("env", key))
+    return None
 
 
 def _meets(sight: _Sight, test: str, usual: float | None) -> bool:

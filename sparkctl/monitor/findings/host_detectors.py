@@ -229,7 +229,7 @@ class DiskSpaceDetector:
                     severity,
                     snapshot.node,
                     f"only {format_gib(free)} of {format_gib(total)} free for {paths}",
-                    remedy="docker system df; docker image prune   (and models that are no longer used)",
+                    remedy="docker system df; docker builder prune; docker image prune   (and models that are no longer used)",
                     evidence=(
                         FindingEvidence("free", format_gib(free), None, "statvfs"),
                         FindingEvidence("of", format_gib(total), None, "statvfs"),

@@ -367,3 +367,21 @@ def test_an_image_that_starts_it_itself_gets_flags_alone() -> None:
 )
 def test_llamacpp_decoding_settings(words: str, decoding: DecodingSettings) -> None:
     assert ENGINE.read_decoding_settings(("llama-server", *words.split())) == decoding
+
+
+SYSTEM_INFO = "system_info: n_threads = 20 (n_threads_batch = 20) / 20 | CUDA : ARCHS = {} | USE_GRAPHS = 1 | PEER_MAX_BATCH_SIZE = 128 |\n"
+
+
+@pytest.mark.parametrize(
+    ("archs", "is_told"), [("500,610,890,900", True), ("890,1000", True), ("750,1200", False), ("1210", False)]
+)
+def test_a_build_without_code_for_a_gb10_is_told(archs: str, is_told: bool) -> None:
+    assert (EngineFactName.GPU_CODE in list_facts(SYSTEM_INFO.format(archs))) is is_told
+
+
+def test_a_context_beyond_the_trained_one_is_told() -> None:
+    line = "llama_context: n_ctx_seq (200000) > n_ctx_train (40960) -- possible training context overflow\n"
+    assert list_facts(line)[EngineFactName.TRAINED_CONTEXT].value == "40960, and it runs with 200000"
+    assert EngineFactName.TRAINED_CONTEXT not in list_facts(
+        line.replace(") > (", ") < (").replace("> n_ctx", "< n_ctx")
+    )

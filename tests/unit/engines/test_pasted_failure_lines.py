@@ -957,6 +957,10 @@ def test_a_line_that_somebody_posted_names_its_cause(paste: str, cause: FailureC
         ("RuntimeError: CUDA error: operation not supported", FailureCause.KERNEL_UNSUPPORTED),
         ("AssertionError: FlashAttention v3 Only supports SM90", FailureCause.KERNEL_UNSUPPORTED),
         ("RuntimeError: expected scalar type BFloat16 but found Half", FailureCause.BAD_VALUE),
+        (
+            "RuntimeError: forward: embed_token failed: expected scalar type BFloat16 but found Half",
+            FailureCause.BAD_VALUE,
+        ),
         ("ValueError: invalid literal for int() with base 10: 'auto'", FailureCause.BAD_VALUE),
         (
             "json.decoder.JSONDecodeError: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)",

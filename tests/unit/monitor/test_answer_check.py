@@ -25,6 +25,7 @@ from sparkctl.monitor.answer_check import (
     judge_drafts,
     judge_json,
     judge_question,
+    judge_schema,
     judge_stop,
     judge_stream,
     judge_tool_call,
@@ -94,6 +95,21 @@ def test_an_answer_is_read_from_json_and_from_a_stream() -> None:
     assert (streamed.text, streamed.pieces, streamed.ended, streamed.calls) == ("Paris", 2, True, (("f", ""),))
     assert parse_reply(502, b"<html>").shown == "<html>"
     assert parse_reply(200, b'{"choices": [[]], "usage": 3}').text == ""
+
+
+@pytest.mark.parametrize(
+    ("reply", "severity"),
+    [
+        (ChatReply(status=200, text='{"city": "Quito"}', finish="stop"), Severity.GOOD),
+        (ChatReply(status=200, text='{"city": "Paris"}', finish="stop"), Severity.WARNING),
+        (ChatReply(status=200, text="Quito", finish="stop"), Severity.WARNING),
+        (ChatReply(status=200, text='{"city": "Qu', finish="length"), Severity.UNKNOWN),
+        (ChatReply(status=400), Severity.NOTE),
+        (ChatReply(status=500), Severity.UNKNOWN),
+    ],
+)
+def test_a_schema_that_is_accepted_has_to_be_enforced(reply: ChatReply, severity: Severity) -> None:
+    assert judge_schema(reply, "q").severity is severity
 
 
 def test_what_else_is_asked_is_judged() -> None:

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from sparkctl.commands.doctor_fabric import LaneMeasurement, get_lane_capacity, parse_ib_write_bw, rate_lane_speed
+from sparkctl.commands.doctor_fabric import (
+    LaneMeasurement,
+    compare_directions,
+    get_lane_capacity,
+    parse_ib_write_bw,
+    rate_lane_speed,
+)
 from sparkctl.model.fabric_route import FabricLane
 from sparkctl.model.finding import Severity
+from sparkctl.model.node import NodeName
 
 FAST = FabricLane(
     interface="enp1s0f0np0",
@@ -103,3 +110,15 @@ def test_a_verdict(
 def test_what_ib_write_bw_prints() -> None:
     assert parse_ib_write_bw(WRITE) == 92.57
     assert parse_ib_write_bw("Couldn't connect to 192.168.200.2:18515\n") is None
+
+
+@pytest.mark.parametrize(
+    ("sent", "came", "slow"),
+    [(20.0, 42.0, "a"), (42.0, 20.0, "b"), (42.0, 40.0, None), (30.0, 42.0, None), (None, 42.0, None)],
+)
+def test_a_slow_sender_is_named(sent: float | None, came: float | None, slow: str | None) -> None:
+    found = compare_directions((NodeName("a"), sent), (NodeName("b"), came), FAST, TWIN)
+    assert (found and found[0]) == slow
+    if found:
+        assert (TWIN if slow == "b" else FAST).interface in found[2]
+        assert "not the cable" in found[2]
