@@ -38,7 +38,7 @@ from sparkctl.model.text.secrets import redact
 from sparkctl.model.verdict import Evidence, FieldChange, Verdict
 from sparkctl.monitor import guard_client
 from sparkctl.monitor.kernel_log import ask_kernel_log
-from sparkctl.monitor.node_status import build_instance_view, note_wedged_starts
+from sparkctl.monitor.node_status import build_instance_view, note_unproved_starts
 from sparkctl.profiles.container_labels import parse_rank_label, parse_rank_nodes_label, parse_start_id_label
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.profiles.setting_proof import SettingProof
@@ -220,7 +220,7 @@ async def _select_first_failure(ranks: Sequence[RankDiagnosis]) -> RankDiagnosis
 
 async def _load_wedged_verdict(ctx: CommandContext, session: NodeSession, container: Container) -> Verdict | None:
     """Return the verdict of a start without a token, where the engine still gives none; None for one that runs well."""
-    note_wedged_starts(ctx, session, (container,))
+    note_unproved_starts(ctx, session, (container,))
     if container.id not in session.doubted:
         return None
     view = await build_instance_view(session, container, None)

@@ -149,7 +149,7 @@ async def _check_node(
     if identified is not None and log is not None:
         tell(list_unclean_boot(node.name, log.boot_before, identified[0].up or 0.0))
     if identified is not None and has_docker:
-        listed = await read_container_list(session, ContainerInspections(session))
+        listed = await read_container_list(session, ContainerInspections(session), ctx)
         tell(detect_once(NodeSnapshot(node.name, identified[1], listed.instances if listed.known else None, kernel)))
     elif identified is not None:
         tell(KernelEventDetector().detect(NodeSnapshot(node.name, identified[1], None, kernel)))

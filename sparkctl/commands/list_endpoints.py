@@ -15,8 +15,10 @@ from sparkctl.model.container import Container
 from sparkctl.model.launch_plan import ContainerLabel, DockerRunSpec
 from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.node import Node, NodeName, format_endpoint_url
+from sparkctl.model.phase import Phase
 from sparkctl.model.text.sanitize import load_json, sanitize_line
 from sparkctl.monitor.engine_probe import request_engine
+from sparkctl.monitor.node_status import build_instance_view, note_tokens, note_unproved_starts
 from sparkctl.profiles.container_labels import (
     find_container_api_key,
     parse_port_label,
@@ -135,6 +137,7 @@ async def read_session_endpoints(
 ) -> Sequence[ServedEndpoint | EndpointFailure | None]:
     """Ask each running container of a node what it serves. Raises `NodeError`, `DockerError`."""
     alive = [one for one in await session.docker.list_containers() if one.is_alive]
+    note_unproved_starts(ctx, session, alive)
     return await gather_or_cancel(*(_read_endpoint(ctx, session, one) for one in alive))
 
 
@@ -149,6 +152,13 @@ async def _read_endpoint(
     except ContainerNotFound:
         return None
     name = container.instance_name
+    if container.id in session.doubted | session.awaited:
+        view = await build_instance_view(session, container, None)
+        note_tokens(ctx, session, (view,))
+        if view is not None and view.phase in (Phase.UNPROVED, Phase.WARMING):
+            words = f"{name} is up, and no answer of its model was seen yet"
+            words = words if view.detail is None else f"{words}: {view.detail}"
+            return EndpointFailure(session.node.name, words, "sparkctl status", name)
     rule = parse_ready_rule_label(container, needs_line=False) if container.is_managed else None
     service = rule.probe if rule is not None and rule.probe in _SERVICES else None
     ports = [parse_port_label(container)] if container.is_managed else _guess_ports(container, run)

@@ -461,9 +461,10 @@ class LogAnalyzer:
                 self._process_text(line, text)
 
     def read_traceback_end(self, lines: Iterable[LogLine]) -> None:
-        """Read the end of a traceback that the log's end cuts: its frames were skipped. ``lines``: the log's last ones."""
+        """Read the end of a traceback that the log's end cuts: its frames were skipped, though a line after them was read (the
+        fence of a paste). ``lines``: the log's last ones."""
         for line in lines if self._traceback.is_open else ():
-            if line.number > self._read_last:
+            if line.number > self._traceback.first_line:
                 level, text = prepare_text(line.text)
                 self._traceback.read_line(line.number, text, line.text, level)
                 self._read_last = line.number

@@ -47,7 +47,13 @@ from sparkctl.monitor.findings.host_detectors import list_unclean_boot
 from sparkctl.monitor.guard_client import GuardClient
 from sparkctl.monitor.kernel_log import read_kernel_log
 from sparkctl.monitor.meters.engine_meters import EngineAverages, EngineMeters, MeterReading, has_meter
-from sparkctl.monitor.node_status import ContainerInspections, build_download_view, build_instance_view
+from sparkctl.monitor.node_status import (
+    ContainerInspections,
+    build_download_view,
+    build_instance_view,
+    note_tokens,
+    note_unproved_starts,
+)
 from sparkctl.monitor.sampler import LOADING_INTERVAL, NodeSampler
 from sparkctl.node.agent_decoder import AgentHello
 from sparkctl.profiles import container_labels
@@ -447,7 +453,7 @@ class NodeMonitor:
         while True:
             await self._answers.wait()
             try:
-                listed = await read_container_list(session, inspections)
+                listed = await read_container_list(session, inspections, self.ctx)
             except NodeError as error:
                 if session.link.status.state is not NodeState.OK:  # the sampler meets the same error, and reconnects
                     self._answers.clear()
@@ -557,13 +563,22 @@ class NodeMonitor:
         self.emit(session.build_state_event(status))
 
 
-async def read_container_list(session: NodeSession, inspections: ContainerInspections) -> ContainersListed:
-    """Return the container list, or why Docker does not answer. Raises NodeError if the node does not answer."""
+async def read_container_list(
+    session: NodeSession, inspections: ContainerInspections, ctx: CommandContext | None = None
+) -> ContainersListed:
+    """Return the container list, or why Docker does not answer; ``ctx``: its history tells of starts without a token.
+
+    Raises NodeError if the node does not answer.
+    """
     name, spec = session.node.name, session.node.memory_bandwidth_gb_s
     try:
         containers = await session.docker.list_containers()
         await inspections.update_inspections(containers)
+        if ctx is not None:
+            note_unproved_starts(ctx, session, containers)
         shown = await gather_or_cancel(*(_build_listed_instance(session, one) for one in containers))
+        if ctx is not None:
+            note_tokens(ctx, session, shown)
     except DockerError as error:
         return _build_unknown_list(session, error)
     return ContainersListed(

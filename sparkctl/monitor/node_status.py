@@ -158,13 +158,11 @@ async def _complete_status_view(
     switch = None if left.found is JournalPresence.NONE else left
     if isinstance(containers, DockerError):
         return replace(_build_view_without_docker(ctx, node, containers, inspection.memory), switch=switch)
-    note_wedged_starts(ctx, session, containers)
+    note_unproved_starts(ctx, session, containers)
     instances = await gather_or_cancel(
         *(build_instance_view(session, c, inspection.get_container_memory(c.id)) for c in containers)
     )
-    for one in instances:
-        if one is not None and one.phase is Phase.READY and one.container_id in session.doubted:
-            ctx.history.forget_verdict(one.name, node.name, one.container_id)  # it gave one now
+    note_tokens(ctx, session, instances)
     shown = mark_rollback_containers([one for one in instances if one], list_rollback_containers(switch))
     shown = (*shown, *(build_download_view(node, one) for one in inspection.downloads))
     return NodeStatusView(
@@ -172,15 +170,26 @@ async def _complete_status_view(
     )  # fmt: skip
 
 
-def note_wedged_starts(ctx: CommandContext, session: NodeSession, containers: Iterable[Container]) -> None:
-    """Mark the running containers whose start, from this computer, ended without a token."""
-    session.doubted |= {
-        one.id
-        for one in containers
-        if one.is_managed
-        and one.is_alive
-        and ctx.history.has_wedged_start(one.instance_name, session.node.name, one.id)
-    }
+def note_unproved_starts(ctx: CommandContext, session: NodeSession, containers: Iterable[Container]) -> None:
+    """Mark the running containers whose start, from this computer, saw no token: nothing takes them as ready before one came.
+
+    A start that is still watched asks for the token itself; one that was left is asked for by whoever looks.
+    """
+    session.doubted.clear()
+    session.awaited.clear()
+    for one in containers:
+        name, node = one.instance_name, session.node.name
+        if one.is_managed and one.is_alive and ctx.history.awaits_token(name, node, one.id):
+            recent = ctx.history.list_operations(name, node, most=3)
+            is_watched = any(each.is_running and each.kind == "start" for each in recent)
+            (session.awaited if is_watched else session.doubted).add(one.id)
+
+
+def note_tokens(ctx: CommandContext, session: NodeSession, instances: Iterable[InstanceView | None]) -> None:
+    """Remember which of the marked containers gave a token by now."""
+    for one in instances:
+        if one is not None and one.phase is Phase.READY and one.container_id in session.doubted:
+            ctx.history.note_token(one.name, session.node.name, one.container_id)
 
 
 async def _list_containers(session: NodeSession) -> tuple[Container, ...] | DockerError:
@@ -367,6 +376,8 @@ async def build_instance_view(session: NodeSession, container: Container, memory
         if isinstance(error, DockerUnavailable):
             await session.docker.ping()  # raises the same if Docker answers to nothing
         phase, step, detail = Phase.UNKNOWN, None, error.message
+    if phase is Phase.READY and container.id in session.awaited:
+        phase, step = Phase.WARMING, Step("first token")
     return replace(
         view,
         phase=phase,

@@ -100,16 +100,16 @@ async def _read_node_load(ctx: CommandContext, node: Node, emit: Emit) -> AgentH
     async with NodeSession(node, ctx.prompter, ctx.clock) as session:
         try:
             with isolate_node_failures(node):
-                return await _read_session_load(session, emit)
+                return await _read_session_load(ctx, session, emit)
         except (NodeError, InvalidInput) as error:
             emit(build_failure_state(session, error))
             return None
 
 
-async def _read_session_load(session: NodeSession, emit: Emit) -> AgentHello:
+async def _read_session_load(ctx: CommandContext, session: NodeSession, emit: Emit) -> AgentHello:
     await session.link.connect()
     (arrived, hello), listed = await gather_or_cancel(
-        _read_second_sample(session), read_container_list(session, ContainerInspections(session))
+        _read_second_sample(session), read_container_list(session, ContainerInspections(session), ctx)
     )
     emit(listed)
     emit(arrived)

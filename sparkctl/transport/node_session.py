@@ -114,8 +114,10 @@ class NodeSession:
         self.seen_ready: dict[str, float | None] = {} if owner is None else owner.seen_ready
         # container id -> when it was last asked for a proof of its work (by `clock`), and why it gave none
         self.proofs: dict[str, tuple[float | None, str | None]] = {} if owner is None else owner.proofs
-        # ids of containers whose start gave no token: before they count as ready, they are asked for one again
+        # ids of containers whose start was left without a token: before they count as ready, they are asked for one again
         self.doubted: set[str] = set() if owner is None else owner.doubted
+        # ids of containers whose start is still watched from here, and has seen no token
+        self.awaited: set[str] = set() if owner is None else owner.awaited
         # container id and its end -> how the kernel's OOM killer ended it, None where it did not
         self.oom_kills: dict[tuple[str, float | None], str | None] = {} if owner is None else owner.oom_kills
         self._reporting: list[Callable[[], None]] = []

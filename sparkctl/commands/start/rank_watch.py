@@ -156,6 +156,7 @@ class RankWatch:
 
     async def record_ready(self, proof: str | None = None) -> None:
         """End the guard's watch and report that the rank is ready; ``proof``: what proved it."""
+        self.ctx.history.note_token(self.plan.instance, self.plan.node, self.container_id)
         if self.guard is not None:
             await self.guard.stop_watching(UnwatchReason.READY)
         if self._watch is not None:

@@ -40,7 +40,8 @@ _FINISHED_PHASE_NAMES = {
     Phase.STARTING: "started",
 }
 _MIN_DROP_BYTES = 0.05 * GIB
-_EXPECTED_COLUMNS = 16  # width of the usual duration
+_EXPECTED_COLUMNS = 16  # width of the usual duration: "of about  0:28"
+_SHORT_EXPECTED_COLUMNS = 10  # "≈  0:28", where there is not enough room
 _MIN_EXPECTED_SECONDS = 1.0  # seconds; shorter parts get no usual duration
 _MIN_BAR_COLUMNS = 8
 _MAX_NEXT_PARTS = 2  # how many parts to come a tile names
@@ -265,17 +266,21 @@ def render_startup_timeline(timeline: StartupTimeline, now: float, space: DrawAr
     )
     end = then + sum(seconds or 0.0 for _, seconds in coming)
     names = max(*(measure_row(one.render_name()) for one in rows), *(len(name) + 2 for name, _ in coming), 0)
-    label_columns = names + (_EXPECTED_COLUMNS if timeline.expected_parts else 0)
-    bar = max(_MIN_BAR_COLUMNS, min(space.bar_columns, space.columns - LABEL_COLUMNS - label_columns))
+    room = space.columns - LABEL_COLUMNS - names
+    is_narrow = room - _EXPECTED_COLUMNS < _MIN_BAR_COLUMNS
+    expected_columns = _SHORT_EXPECTED_COLUMNS if is_narrow else _EXPECTED_COLUMNS
+    bar = max(_MIN_BAR_COLUMNS, min(space.bar_columns, room - (expected_columns if timeline.expected_parts else 0)))
     time = _TimeAxis(began, max(timeline.expected or 0.0, end - began, 1.0), bar)
     for at, one in enumerate(rows):
-        about = _render_expected_time(one.expected, names - measure_row(one.render_name()), "of about")
+        about = _render_expected_time(
+            one.expected, names - measure_row(one.render_name()), "≈" if is_narrow else "of about"
+        )
         line = truncate_row((*one.render_row(until, time), *about), space.columns)
         parts.append(make_block(1 if one.goes_on or one.failed else 4 + len(rows) - at, line))
     for name, seconds in coming:
         line = time.render_bar(then, seconds, "─", TextStyle.FRAME)
         sign = make_label(get_state_symbol(Phase.PLANNED))
-        about = _render_expected_time(seconds, names - len(name) - 2, "about")
+        about = _render_expected_time(seconds, names - len(name) - 2, "≈" if is_narrow else "about")
         parts.append(
             make_block(
                 5, truncate_row(make_row(sign, *line, Span(f"  {name}", TextStyle.LABEL), *about), space.columns)
@@ -306,7 +311,8 @@ def _render_expected_time(seconds: float | None, gap: int, word: str) -> TextRow
     """Return the usual duration of a part, right-aligned in its column."""
     if seconds is None or not _is_worth_telling(seconds):
         return ()
-    return make_row(" " * gap, Span(f"{word:>{_EXPECTED_COLUMNS - 6}}{format_clock(seconds):>6}", TextStyle.UNIT))
+    columns = _SHORT_EXPECTED_COLUMNS if word == "≈" else _EXPECTED_COLUMNS
+    return make_row(" " * gap, Span(f"{word:>{columns - 6}}{format_clock(seconds):>6}", TextStyle.UNIT))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -54,7 +54,7 @@ def test_a_generated_key_is_needed_and_used_and_in_no_output(
     [
         ("open-door", "keyed", "it does not refuse a request without its key", (5, "unproved")),
         # a token would tell it, and `status` asks for none: it would disturb
-        ("other-key", "qwen36-vllm", "POST /v1/completions needs an API key (401)", (0, "ready")),
+        ("other-key", "qwen36-vllm", "POST /v1/completions needs an API key (401)", (5, "unproved")),
     ],
 )
 def test_whoever_keeps_no_key_or_another_one_is_up_and_not_proved(

@@ -6,6 +6,7 @@ import asyncio
 import json
 import stat
 from collections.abc import Callable, Sequence
+from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from sparkctl import engines
 from sparkctl.commands.arm_guard import ArmGuard, arm_guard, disarm_guard, read_guard_status
 from sparkctl.commands.diagnose_log import diagnose_instance
 from sparkctl.commands.drop_page_cache import drop_page_cache
+from sparkctl.commands.list_endpoints import list_endpoints
 from sparkctl.commands.show_log import ShowLog, show_log
 from sparkctl.commands.start.start_instance import start_instance
 from sparkctl.commands.start.start_request import StartInstance
@@ -30,10 +32,13 @@ from sparkctl.model.phase import Phase
 from sparkctl.model.questions import HostKeyQuestion, NonInteractivePrompter, RetryStartQuestion
 from sparkctl.model.text.units import GIB
 from sparkctl.model.verdict import FailureCause, FieldChange
+from sparkctl.monitor.node_monitor import read_container_list
+from sparkctl.monitor.node_status import ContainerInspections
 from sparkctl.monitor.node_status import read_node_statuses as node_status
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.simulator import SimNodeOptions, SimulatedSparks, SudoRule
 from sparkctl.simulator.node_programs.sim_guard import SimGuard
+from sparkctl.transport.node_session import NodeSession
 from sparkctl.views.guard_view import format_guard_status
 from tests.support import sim_clients
 from tests.support.events import collect_events, collect_events_and_end, find_command_end, list_warnings
@@ -299,10 +304,41 @@ async def test_what_gave_its_start_no_token_is_not_ready_until_it_gives_one(
     await collect_events(start_instance(ctx, make_start_request(sparks)))
     (container,) = sparks.docker["spark1"].containers
     assert ended.verdict is not None
+    assert not ctx.history.awaits_token("qwen36-vllm", "spark1", container), "the start saw one"
     ctx.history.save_verdict("qwen36-vllm", "spark1", container, ended.verdict)
+    ctx.history.note_awaited_token("qwen36-vllm", "spark1", container)
     (view,) = await node_status(ctx, nodes)
     assert view.instances[0].phase is Phase.READY, "it gives a token now"
-    assert not ctx.history.has_wedged_start("qwen36-vllm", "spark1", container)
+    assert not ctx.history.awaits_token("qwen36-vllm", "spark1", container)
+    kept = [one for one in ctx.history.list_saved_logs("qwen36-vllm") if container.startswith(one.short_container_id)]
+    assert [ctx.history.load_verdict(one) for one in kept] == [None]
+
+
+async def test_no_front_end_takes_a_model_as_ready_before_its_start_saw_a_token(
+    sparks: SimulatedSparks, ctx: CommandContext
+) -> None:
+    """The table, the live list and the endpoints: while the start is watched it warms up, where it was left it is not proved."""
+    nodes = [get_first_node(sparks)]
+
+    async def read_phases() -> list[Phase | None]:
+        async with NodeSession(nodes[0], ctx.prompter, ctx.clock) as session:
+            await session.link.connect()
+            listed = await read_container_list(session, ContainerInspections(session), ctx)
+        (view,) = await node_status(ctx, nodes)
+        served, silent = await list_endpoints(ctx, nodes)
+        assert not served
+        assert "no answer of its model was seen yet" in silent[0].message
+        return [one.phase for one in (*listed.instances, *view.instances)]
+
+    watched: list[Phase | None] = []
+    async with aclosing(start_instance(ctx, make_start_request(sparks, "env.SIM_FAULT=no-token"))) as events:
+        async for event in events:
+            if isinstance(event, PhaseChanged) and event.step is not None and event.step.name == "first token":
+                while not watched or watched[0] is not Phase.WARMING:  # until its health path answers
+                    watched = await read_phases()
+                break
+    assert watched == [Phase.WARMING] * 2
+    assert await read_phases() == [Phase.UNPROVED] * 2
 
 
 async def test_without_the_right_to_drop_it_is_said_once_with_the_line_that_gives_it(ctx: CommandContext) -> None:

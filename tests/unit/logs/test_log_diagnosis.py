@@ -470,6 +470,20 @@ def test_an_indented_line_in_an_excerpt_of_a_traceback_is_source_code() -> None:
     assert diagnose_lines('  File "/x/hub.py", line 3, in get', f"  {_GATED}", "    pass").verdict is None
 
 
+@pytest.mark.parametrize("end", ["", "```", "$ ", "</details>"])
+def test_what_ends_a_paste_hides_no_raise_statement_at_which_it_was_cut(end: str) -> None:
+    cut = (
+        '  File "/x/kv_cache_utils.py", line 699, in check_enough_kv_cache_memory',
+        '    raise ValueError("No available memory for the cache blocks. "',
+        '                     "Try increasing `gpu_memory_utilization`.")',
+    )
+    log = (*(f"{CORE}ERROR 10-25 13:08:43 [core.py:708] {line}" for line in cut), end)
+    found = diagnose_bytes("\n".join([*log, ""]).encode()).verdict
+    assert found is not None
+    assert found.cause is FailureCause.KV_CACHE_TOO_SMALL
+    assert diagnose_lines(*log).verdict == found
+
+
 # that it is the same, whichever way it is read
 
 
@@ -495,6 +509,7 @@ PARTS = DYING_LOGS | st.sampled_from(
         POLL.replace("metrics", "metrics?by=sparkctl"), USED.replace("completions", "completions?by=sparkctl"),
         *STOPPED, DEAD, BANNER + "0.19.1", f"vllm serve: {HOWL}", *NO_CONFIG, "usage: vllm serve [-h]", CORE + "odd", *ODD,
         "    indented", "> quoted", "(APIServer pid=41) usage: vllm serve", f"launch_server.py: {HOWL}",
+        '    raise ValueError("No available memory for the cache blocks. "', '  File "/x/kv_cache.py", line 3, in check', "```",
         "method", "  Input should be 'ngram' [type=literal_error, input_value='howl', input_type=str]",
         "    For further information visit https://errors.example/2/v/literal_error", "widget failed: no such thing",
         "(EngineCore pid=9) " * 2 + DECODE, "(Worker_TP0 pid=1) (Worker_TP1 pid=2) " + NO_SHARE, "| " + POLL, "x" * 9000,
