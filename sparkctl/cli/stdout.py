@@ -6,7 +6,7 @@ import contextlib
 import io
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, TextIO
 
 from sparkctl.errors import ExitCode, SparkctlError
@@ -172,7 +172,7 @@ def _format_rows(rows: Iterable[TextRow | str]) -> list[str]:
 _ASCII_CONTROLS = bytes({*range(32), 127} - {10})  # without the newline, which is counted
 
 
-def print_sanitized_lines(lines: Sequence[str]) -> None:
+def print_sanitized_lines(lines: Collection[str]) -> None:
     """Print lines from a node in one write, sanitised so that no control character passes."""
     block = "\n".join(lines)
     # nearly all are printable ASCII, which is seen at once: `isprintable` takes three times as long
