@@ -65,6 +65,11 @@ class MemoryEstimateCache:
         self._tried: dict[NodeName, float] = {}
         self._running: set[NodeName] = set()
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether no requested estimate is being computed."""
+        return not self._running
+
     def get_estimate(self, profile: Profile, node: NodeName) -> MemoryFit | None:
         """Return the current estimate; None where there is none yet or other instances run on the node now."""
         key, store = (profile.digest, node), self._store

@@ -445,8 +445,8 @@ class Panel(App[tuple[str, ...]]):
 
     @property
     def is_idle(self) -> bool:
-        """Whether no task of `spawn_task` runs."""
-        return self._tasks.is_idle
+        """Whether no task of `spawn_task` runs and no memory estimate is computed."""
+        return self._tasks.is_idle and (self.controller is None or self.controller.fits.is_idle)
 
     def spawn_task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Run a task in the background; a defect in it ends the panel."""

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from textual.geometry import Size
@@ -28,6 +29,7 @@ from sparkctl.tui.app import PanelApp
 from sparkctl.tui.dialogs.import_profile_dialog import ImportProfileDialog
 from sparkctl.tui.dialogs.profile_picker import ProfilePicker
 from sparkctl.tui.dialogs.prompts import build_confirmation
+from sparkctl.tui.estimate_cache import MemoryEstimateCache
 from sparkctl.tui.panel_options import PanelOptions
 from tests.golden.comparison import assert_no_diffs, assert_same_files, diff_golden
 from tests.tools.pictures.panel_scenes import (
@@ -134,7 +136,10 @@ def read_screen(pilot: Driver) -> list[str]:
 
 
 async def read_resting(pilot: Driver, size: tuple[int, int]) -> str:
-    """Return the text once the terminal has its size, nothing is fetched any more and the picture rests."""
+    """Return the text once the terminal has its size, nothing is fetched any more and the picture rests.
+
+    A repaint asks for what is missing, and the next one paints it: there is none before all that was asked for is there.
+    """
     panel = pilot.app
     assert isinstance(panel, PanelApp)
     before: list[str] = []
@@ -145,9 +150,13 @@ async def read_resting(pilot: Driver, size: tuple[int, int]) -> str:
         while rests < RESTS:
             await pilot.pause(0.01)
             await pilot.pause()
+            if not panel.is_idle:
+                continue
+            panel.repaint_unless_frozen()
+            await pilot.pause()
             now = read_screen(pilot)
             is_counting = any(counting in line for line in now)
-            is_same = now == before and panel.size == Size(*size) and panel.is_idle and not is_counting
+            is_same = now == before and panel.size == Size(*size) and not is_counting
             rests = rests + 1 if is_same else 0
             before = now
     return "\n".join(before)
@@ -170,6 +179,17 @@ async def test_screens_are_unchanged(name: str, tmp_path: Path) -> None:
                 diffs.append(diff_golden(f"screens/dialogs/{name_file(dialog.name, size)}", text))
                 await pilot.press("escape")
     assert_no_diffs(diffs)
+
+
+async def test_estimates_that_take_their_time_are_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    update = MemoryEstimateCache._update_estimates
+
+    def update_slowly(*given: Any) -> bool:
+        time.sleep(0.3)  # in its thread: as beside other tests
+        return update(*given)
+
+    monkeypatch.setattr(MemoryEstimateCache, "_update_estimates", update_slowly)
+    await test_screens_are_unchanged("profiles", tmp_path)
 
 
 def name_file(name: str, size: tuple[int, int]) -> str:

@@ -179,12 +179,14 @@ async def enact_scene(pilot: Driver, scene: Scene) -> None:
                     continue
                 await pilot.press(key)
                 await pilot.pause()
-            before = None
-            while (
-                before != (now := read_screen_text(pilot)) or scene.shows not in now or not there.is_idle
-            ):  # what is fetched beside
+            before: str | None = None
+            now = ""
+            while before != now or scene.shows not in now:
                 before = now
+                while not there.is_idle:  # a repaint asks for what is missing, and the next one paints it
+                    await pilot.pause(0.02)
                 there.repaint_unless_frozen()
                 await pilot.pause(0.1)
+                now = read_screen_text(pilot)
     except TimeoutError:
         raise AssertionError(f"{scene.shows!r} never came:\n{now}") from None
