@@ -183,6 +183,11 @@ class GpuRuntimeMissing(DockerError):
     exit_code = ExitCode.REFUSED
 
 
+FREE_DOCKER_DISK = (
+    "docker system df; docker builder prune; docker image prune"  # what to run on a node whose disk is full
+)
+
+
 class DiskFull(DockerError):
     exit_code = ExitCode.REFUSED
 

@@ -13,7 +13,7 @@ from sparkctl.commands.request import Request
 from sparkctl.concurrency import cancel_and_wait, gather_or_cancel
 from sparkctl.context import CommandContext
 from sparkctl.engines import find_engine
-from sparkctl.errors import DockerError, DockerPermissionDenied, ExitCode, LoginRefused, NodeError
+from sparkctl.errors import FREE_DOCKER_DISK, DockerError, DockerPermissionDenied, ExitCode, LoginRefused, NodeError
 from sparkctl.model.events import CheckCompleted, CommandEnded, Emit, Event, FindingReported, Outcome
 from sparkctl.model.finding import Finding, FindingKind, Severity
 from sparkctl.model.kernel_event import KernelLog
@@ -386,9 +386,7 @@ def _check_disks(node: Node, inspection: NodeInspection, info: DockerInfo) -> It
             scarce or Severity.GOOD,
             node.name,
             f"{format_gib(disk.free)} of {format_gib(disk.total)} free for {disk.path}",
-            remedy="docker system df; docker builder prune; docker image prune"
-            if scarce and disk.path == info.root_dir
-            else None,
+            remedy=FREE_DOCKER_DISK if scarce and disk.path == info.root_dir else None,
         )
     for path, there in inspection.paths:
         if there is None:

@@ -227,18 +227,12 @@ def judge_json(reply: ChatReply, asked: str) -> AnswerCheck:
     """Judge an answer in JSON mode."""
     name = "json"
     if reply.status in _CHAT_REFUSED:
-        return AnswerCheck(
-            name=name, severity=Severity.NOTE, summary="JSON mode is not offered", asked=asked, came=reply.shown
-        )
+        return _note(name, "JSON mode is not offered", asked, reply.shown)
     if reply.status != 200:
         return _fail(name, f"a question in JSON mode is refused ({reply.status})", asked, reply.shown)
     if reply.finish == "length":
         return _leave_open(name, "it reached its token limit before the JSON was complete", asked, reply.shown)
-    try:
-        is_object = isinstance(load_json(reply.text.strip()), dict)
-    except (ValueError, RecursionError):
-        is_object = False
-    if not is_object:
+    if not isinstance(_read_json(reply.text.strip()), dict):
         remedy = "check its grammar backend (xgrammar, llguidance), and that its reasoning parser belongs to the model"
         return _fail(name, "JSON mode gives no JSON object", asked, reply.shown, remedy)
     return _pass(name, "JSON mode gives JSON")
@@ -248,16 +242,10 @@ def judge_schema(reply: ChatReply, asked: str) -> AnswerCheck:
     """Judge an answer under a schema that only an enforced one makes the model keep to: it allows a wrong answer alone."""
     name, asked = "json-schema", f"{asked} (a schema allows only {_SCHEMA_CITY})"
     if reply.status in _CHAT_REFUSED:
-        return AnswerCheck(
-            name=name, severity=Severity.NOTE, summary="a JSON schema is refused", asked=asked, came=reply.shown
-        )
+        return _note(name, "a JSON schema is refused", asked, reply.shown)
     if reply.status != 200 or reply.finish == "length":
         return _leave_open(name, "it gave no whole answer under a JSON schema", asked, reply.shown)
-    try:
-        is_kept = load_json(reply.text.strip()) == {"city": _SCHEMA_CITY}
-    except (ValueError, RecursionError):
-        is_kept = False
-    if not is_kept:
+    if _read_json(reply.text.strip()) != {"city": _SCHEMA_CITY}:
         remedy = "check its grammar backend (xgrammar, llguidance); until then let clients check what they get"
         return _fail(name, "a JSON schema is accepted and not enforced", asked, reply.shown, remedy)
     return _pass(name, "a JSON schema is enforced")
@@ -270,10 +258,7 @@ def judge_tool_call(reply: ChatReply, asked: str, parser: str) -> AnswerCheck:
     if reply.status != 200:
         return _fail(name, f"a question with a tool is refused ({reply.status})", asked, reply.shown, remedy)
     for called, arguments in reply.calls:
-        try:
-            given = load_json(arguments)
-        except (ValueError, RecursionError):
-            given = None
+        given = _read_json(arguments)
         if called == "get_weather" and isinstance(given, dict) and given.get("city"):
             return _pass(name, "it calls a tool, with arguments")
         return _fail(name, "its tool call has a wrong name or no valid arguments", asked, reply.shown, remedy)
@@ -572,6 +557,18 @@ class _AnswerChecker:
             self._link, service.port, "GET", path, headers=service.auth_headers, timeout=self._seconds,
             marker_support=self._marker_support,
         )  # fmt: skip
+
+
+def _read_json(text: str) -> Any:
+    """Return what a model's text holds as JSON, None where it is none."""
+    try:
+        return load_json(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _note(name: str, summary: str, asked: str, came: str) -> AnswerCheck:
+    return AnswerCheck(name=name, severity=Severity.NOTE, summary=summary, asked=asked, came=came)
 
 
 def _pass(name: str, summary: str) -> AnswerCheck:

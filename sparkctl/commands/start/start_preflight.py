@@ -8,6 +8,7 @@ from itertools import pairwise
 
 from sparkctl.commands.start.start_request import to_switch_command
 from sparkctl.errors import (
+    FREE_DOCKER_DISK,
     ContainerNameInUse,
     DiskFull,
     DockerPermissionDenied,
@@ -220,7 +221,7 @@ def _warn_low_disk(plan: LaunchPlan, inspection: PreflightInspection) -> tuple[t
     room = next((disk for disk in inspection.node_inspection.disks if disk.path == inspection.engine.root_dir), None)
     if room is None or room.free is None:
         return ()
-    hint = f"on {plan.node}: docker system df; docker builder prune; docker image prune"
+    hint = f"on {plan.node}: {FREE_DOCKER_DISK}"
     if room.free < _MIN_DISK_BYTES:
         raise DiskFull(
             plan.node, f"Docker's disk on {plan.node} is full: {room.free // MIB} MiB left in {room.path}", hint

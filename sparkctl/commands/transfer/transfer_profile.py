@@ -30,7 +30,15 @@ from sparkctl.commands.transfer.transfer_stream import RouteUnreachable, Transfe
 from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext
 from sparkctl.engines import load_engine
-from sparkctl.errors import DiskFull, DockerError, ExitCode, ImageNotFound, OperationRefused, SparkctlError
+from sparkctl.errors import (
+    FREE_DOCKER_DISK,
+    DiskFull,
+    DockerError,
+    ExitCode,
+    ImageNotFound,
+    OperationRefused,
+    SparkctlError,
+)
 from sparkctl.model.container import shorten_id
 from sparkctl.model.events import CommandEnded, Emit, Event, Outcome, WarningEmitted
 from sparkctl.model.fabric_route import NodeLanes
@@ -391,7 +399,7 @@ def _refuse_full_disk(node: NodeName, todo: PendingTransfer, there: NodeContents
             node,
             f"{node} has no room for {need.what}: {format_gib(need.room.free)} free at {need.room.there}, "
             f"{format_size(need.size)} needed, {format_size(missing)} too little; nothing was sent",
-            f"on {node}: docker system df; docker builder prune; docker image prune; or remove an old model",
+            f"on {node}: {FREE_DOCKER_DISK}; or remove an old model",
         )
 
 

@@ -42,13 +42,13 @@ def check_traps(
             continue
         if trap.versions is not None and (version is None or not is_version_within(version, trap.versions)):
             continue
-        sights = [_find_sight(subject, test, usual, profile, settings) for subject, test in trap.when.items()]
-        if any(sight is None for sight in sights):
+        met = (_find_sight(subject, test, usual, profile, settings) for subject, test in trap.when.items())
+        sights = [sight for sight in met if sight is not None]
+        if len(sights) < len(trap.when):
             continue
         if any(_find_sight(subject, test, usual, profile, settings) for subject, test in trap.unless.items()):
             continue
         first = sights[0]
-        assert first is not None
         value = _quote_text(first.texts[0], next(iter(trap.when))) if first.texts else ""
         text = f"{trap.meaning}: {trap.remedy} ({shorten_source(trap.source)})"
         yield LintMessage(
@@ -192,9 +192,11 @@ def _look_up_flag_variable(name: str, profile: Profile, settings: FlagSettings) 
     if not prefix or flag is None:
         return None
     for key, value in profile.env:
+        if not key.startswith(prefix):
+            continue
         stem = key.removeprefix(prefix).lower().replace("_", "-")
         word = next((f"--{one}" for one in (stem, stem.removeprefix("n-")) if f"--{one}" in flag.spellings), None)
-        if word is None or not key.startswith(prefix):
+        if word is None:
             continue
         if flag.takes is FlagArity.NONE:
             is_off = word.startswith("--no-") or value.strip().lower() in ("0", "off", "false", "disabled")

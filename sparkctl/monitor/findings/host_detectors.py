@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Sequence
 from itertools import pairwise
 
+from sparkctl.errors import FREE_DOCKER_DISK
 from sparkctl.model.engine_metrics import EngineActivity
 from sparkctl.model.finding import Finding, FindingEvidence, FindingKind, Severity
 from sparkctl.model.instance import InstanceView
@@ -229,7 +230,7 @@ class DiskSpaceDetector:
                     severity,
                     snapshot.node,
                     f"only {format_gib(free)} of {format_gib(total)} free for {paths}",
-                    remedy="docker system df; docker builder prune; docker image prune   (and models that are no longer used)",
+                    remedy=f"{FREE_DOCKER_DISK}   (and models that are no longer used)",
                     evidence=(
                         FindingEvidence("free", format_gib(free), None, "statvfs"),
                         FindingEvidence("of", format_gib(total), None, "statvfs"),

@@ -267,20 +267,19 @@ def render_startup_timeline(timeline: StartupTimeline, now: float, space: DrawAr
     end = then + sum(seconds or 0.0 for _, seconds in coming)
     names = max(*(measure_row(one.render_name()) for one in rows), *(len(name) + 2 for name, _ in coming), 0)
     room = space.columns - LABEL_COLUMNS - names
-    is_narrow = room - _EXPECTED_COLUMNS < _MIN_BAR_COLUMNS
-    expected_columns = _SHORT_EXPECTED_COLUMNS if is_narrow else _EXPECTED_COLUMNS
-    bar = max(_MIN_BAR_COLUMNS, min(space.bar_columns, room - (expected_columns if timeline.expected_parts else 0)))
+    is_wide = room - _EXPECTED_COLUMNS >= _MIN_BAR_COLUMNS
+    usual = _EXPECTED_COLUMNS if is_wide else _SHORT_EXPECTED_COLUMNS
+    bar = max(_MIN_BAR_COLUMNS, min(space.bar_columns, room - (usual if timeline.expected_parts else 0)))
     time = _TimeAxis(began, max(timeline.expected or 0.0, end - began, 1.0), bar)
     for at, one in enumerate(rows):
-        about = _render_expected_time(
-            one.expected, names - measure_row(one.render_name()), "≈" if is_narrow else "of about"
-        )
+        gap = names - measure_row(one.render_name())
+        about = _render_expected_time(one.expected, gap, "of about" if is_wide else "≈", usual)
         line = truncate_row((*one.render_row(until, time), *about), space.columns)
         parts.append(make_block(1 if one.goes_on or one.failed else 4 + len(rows) - at, line))
     for name, seconds in coming:
         line = time.render_bar(then, seconds, "─", TextStyle.FRAME)
         sign = make_label(get_state_symbol(Phase.PLANNED))
-        about = _render_expected_time(seconds, names - len(name) - 2, "≈" if is_narrow else "about")
+        about = _render_expected_time(seconds, names - len(name) - 2, "about" if is_wide else "≈", usual)
         parts.append(
             make_block(
                 5, truncate_row(make_row(sign, *line, Span(f"  {name}", TextStyle.LABEL), *about), space.columns)
@@ -307,11 +306,10 @@ def _describe_current_part(one: PhaseSpan, before: Sequence[PhaseSpan] = ()) -> 
     return format_step_name(one.step) + (", again" if one.step.name in names else "")
 
 
-def _render_expected_time(seconds: float | None, gap: int, word: str) -> TextRow:
-    """Return the usual duration of a part, right-aligned in its column."""
+def _render_expected_time(seconds: float | None, gap: int, word: str, columns: int) -> TextRow:
+    """Return the usual duration of a part, right-aligned in its column of this width."""
     if seconds is None or not _is_worth_telling(seconds):
         return ()
-    columns = _SHORT_EXPECTED_COLUMNS if word == "≈" else _EXPECTED_COLUMNS
     return make_row(" " * gap, Span(f"{word:>{columns - 6}}{format_clock(seconds):>6}", TextStyle.UNIT))
 
 

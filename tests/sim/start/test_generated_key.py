@@ -53,7 +53,7 @@ def test_a_generated_key_is_needed_and_used_and_in_no_output(
     ("fault", "profile", "why", "seen"),
     [
         ("open-door", "keyed", "it does not refuse a request without its key", (5, "unproved")),
-        # a token would tell it, and `status` asks for none: it would disturb
+        # its start saw no token, and `status`, which asks for one then, has no other key than `up` had
         ("other-key", "qwen36-vllm", "POST /v1/completions needs an API key (401)", (5, "unproved")),
     ],
 )
