@@ -177,10 +177,11 @@ def note_unproved_starts(ctx: CommandContext, session: NodeSession, containers: 
     """
     session.doubted.clear()
     session.awaited.clear()
+    node = session.node.name
+    awaited = ctx.history.list_awaited_tokens(node)
     for one in containers:
-        name, node = one.instance_name, session.node.name
-        if one.is_managed and ctx.history.awaits_token(name, node, one.id):
-            recent = ctx.history.list_operations(name, node, most=3)
+        if one.is_managed and one.id[:12] in awaited:
+            recent = ctx.history.list_operations(one.instance_name, node, most=3)
             is_watched = any(each.is_running and each.kind == "start" for each in recent)
             (session.awaited if is_watched else session.doubted).add(one.id)
 
