@@ -5,10 +5,10 @@ from __future__ import annotations
 from sparkctl.engines.base import FailureWeight
 from sparkctl.engines.log_rules import EXCEPTION_PREFIX, FailureRule, MatchGroups, failure_rule
 from sparkctl.model.text.units import format_size
-from sparkctl.model.verdict import ChangeDirection, FailureCause
+from sparkctl.model.verdict import DROP_CACHES_REMEDY, ChangeDirection, FailureCause
 
 CUDA_OUT_OF_MEMORY_TEXT = "CUDA ran out of memory."
-_FREE_MEMORY_REMEDY = "Drop the page caches before the start, and stop whatever else holds memory on the node."
+_FREE_MEMORY_REMEDY = f"{DROP_CACHES_REMEDY} Stop whatever else holds memory on the node."
 
 # What other runtimes than CUDA say for it: Vulkan, SYCL and Level Zero, OpenCL, Metal, HIP, Neuron, XLA; ggml, whatever is below it.
 # A program that does without pinned memory says so in the same words.
@@ -232,8 +232,8 @@ HOST_MEMORY_FAILURES = (
         FailureCause.HOST_MEMORY,
         "The node had no memory left to give to the engine's own process[: {size} bytes were asked for][: {rust} bytes were "
         "asked for][: the model needs {wants}, and {has} is free].",
-        "CPU and GPU share one memory on a Spark: stop what else holds memory, drop the page cache, or make the model's share "
-        "smaller. If far more was free (free -h), a limit refused it: the container's (container.options.memory), the node's "
+        "CPU and GPU share one memory on a Spark: stop what else holds memory, or make the model's share "
+        f"smaller. {DROP_CACHES_REMEDY} If far more was free (free -h), a limit refused it: the container's (container.options.memory), the node's "
         "vm.overcommit_memory=2, a ulimit. Where RDMA registers memory, raise that: container.options.ulimit: memlock=-1.",
         needle=(
             "Cannot allocate memory",
