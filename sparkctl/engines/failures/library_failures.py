@@ -594,6 +594,7 @@ _KERNEL_NEEDLES = {
     "hardware": ("[Hardware Error]: event severity: ",),
     "rdma-memory": ("mlx5_", "infiniband", "ib_umem", "ibv_reg_mr"),
     "disk": ("nvme ", "(sct 0x", ", dev ", " on dev "),
+    "thermal": ("ritical temperature reached",),  # not that it throttles: what slows down goes on
     "filesystem": ("EXT4-fs", "read-only", "readonly", "hutting down filesystem", "orruption"),
     "wifi": ("mt79", "mt76"),
     "hung-task": ("blocked for more than", "soft lockup", "hard LOCKUP", "rcu: "),

@@ -481,6 +481,8 @@ def test_of_a_compose_log_without_an_engine_all_services_are_read() -> None:
 
 
 KERNEL_STAMPS = (
+    "<4>[   12.{at:06}] ",
+    "kern  :warn  : [   12.{at:06}] ",
     "[   12.{at:06}] ",
     "[Thu Nov 27 10:00:{at:02} 2026] ",
     "Nov 28 10:00:{at:02} spark kernel: ",
@@ -501,6 +503,8 @@ def test_a_kernel_s_word_for_a_failure_ends_no_program_but_its_kill_does(stamp: 
         assert diagnose_text(log.encode())[1] is None
     killed = f"{stamp.format(at=9)}Out of memory: Killed process 4242 (python3) total-vm:1kB, anon-rss:1kB\n"
     assert diagnose_text(f"{log}{killed}".encode())[1] == "host-oom-kill"
+    hot = f"{stamp.format(at=9)}thermal thermal_zone0: acpitz: critical temperature reached, shutting down\n"
+    assert diagnose_text(f"{log}{hot}".encode())[1] == "crashed"
 
 
 @pytest.mark.parametrize(
