@@ -285,7 +285,8 @@ class LogDiagnosis:
 
     If the log has several ``runs``, all this is about the last, which began at line ``run_began``; ``before`` is why the run
     before it ended. ``lines`` counts all lines. ``is_stopped``: the log ends with a requested stop;
-    ``sounds_like_an_engine``: some line is one that an engine prints.
+    ``sounds_like_an_engine``: some line is one that an engine prints. ``unproved``: why it is not known that a running engine
+    works, where no answer of it was seen; its log does not tell that.
     """
 
     engine: str | None
@@ -304,6 +305,7 @@ class LogDiagnosis:
     is_stopped: bool
     sounds_like_an_engine: bool
     reading: LogReading | None
+    unproved: str | None = None
 
 
 _MAX_REPORTED_DURATIONS = 64

@@ -362,7 +362,7 @@ class RankStart(RankWatch):
         with suppress(OSError):  # where the directory cannot be written, the attempt to save the log reports it
             self.ctx.history.save_start_command(self.plan.instance, self.plan.node, self.container_id, self.again)
             if self.plan.rank == 0 and self.plan.ready.probe not in (*PROVED_PROBES, "none"):
-                self.ctx.history.note_awaited_token(self.plan.instance, self.plan.node, self.container_id)
+                self.ctx.history.note_awaited_token(self.plan.node, self.container_id)
         async with run_in_background(self.fit.sample_memory()):
             return await super().watch_until_end()
 
