@@ -188,6 +188,7 @@ def _decode_boot_end(data: object) -> BootEnd | None:
 _TIMEOUT_SECONDS = 10.0
 _BOOT_BEFORE_TIMEOUT_SECONDS = 60.0
 _MAX_EVENTS = 200
+_CLOCK_STEP_SECONDS = 1.0  # by which the node's clock was set, and not just kept in step
 _NEWS_SECONDS = 30.0  # seconds before the first sample from which on an event is news
 READ_RIGHT_REMEDY = (
     "sudo usermod -aG adm $USER on the node, then log in again; or for all users: sudo sysctl kernel.dmesg_restrict=0"
@@ -228,24 +229,31 @@ class KernelHistory:
         self.is_read = False  # a sample told of it, though perhaps of no line
         self.skipped = 0  # lines of floods
         self._boot: str | None = None
+        self._uptime, self._began = 0.0, 0.0  # of the last sample; when its boot began, in unix seconds
         self._news_from: float | None = None
         self._read_until = -1.0  # seconds since boot of the last line that was sent
         self._counts: Counter[tuple[str, str | None]] = Counter()  # how many lines with these words were sent
 
     def add_sample(self, sample: Sample, boot: str | None) -> tuple[KernelEvent, ...]:
         """Add the events of a sample; return those that are news: logged since sparkctl looks."""
-        if boot != self._boot:
+        began = sample.time - sample.uptime
+        if boot != self._boot or sample.uptime < self._uptime:
             self._boot, self._news_from, self._read_until = boot, None, -1.0
             self._counts.clear()
             self.events.clear()
             self.skipped = 0
+        elif abs(step := began - self._began) > _CLOCK_STEP_SECONDS:
+            # the node's clock was set: each event is as long ago as before
+            for at, one in enumerate(self.events):
+                self.events[at] = replace(one, at=one.at + step, last=one.last + step)
+            self._began = began
         if self._news_from is None:
-            self._news_from = sample.uptime - _NEWS_SECONDS
+            self._began, self._news_from = began, sample.uptime - _NEWS_SECONDS
+        self._uptime = sample.uptime
         if sample.kernel is None:
             return ()
         self.is_read, self.trouble = True, sample.kernel.trouble
         self.skipped += sample.kernel.skipped or 0
-        began = sample.time - sample.uptime
         found = decode_kernel_lines(self._list_new_lines(sample.kernel.lines), lambda at: began + at)
         self.events += found
         news = self._news_from + began

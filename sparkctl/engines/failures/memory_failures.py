@@ -136,7 +136,9 @@ def cuda_memory_rules(
 # A shell's word on a program that a signal ended: "Killed", "sh: line 1: 7 Killed  vllm serve /m", "/run.sh: line 3:     7 Killed   x".
 SHELL_PREFIX = r"^(?:(?:/\S{0,200}/)?(?:ba|da|z)?sh: {1,4}|\S{1,200}: {1,4}(?=line \d))?(?:line )?(?:\d{1,9}:? +){0,2}"
 # A kernel log says it in its own time stamps; a line of an engine never begins so.
-_KERNEL_LOG_PREFIX = r"^(?:<\d+>)?(?:\[[^\]]{1,40}\] ?|[\w:.+ -]{0,60} kernel: (?:\[[ \d.]+\] )?)?"
+_KERNEL_LOG_PREFIX = (
+    r"^(?:<\d+>|[a-z]{2,8} {0,3}:[a-z]{2,8} {0,3}: )?(?:\[[^\]]{1,40}\] ?|[\w:.+ -]{0,60} kernel: (?:\[[ \d.]+\] )?)?"
+)
 
 HOST_MEMORY_FAILURES = (
     failure_rule(
