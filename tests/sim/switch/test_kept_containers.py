@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from contextlib import aclosing
 from pathlib import Path
 
 import pytest
@@ -80,10 +79,10 @@ async def test_so_does_its_way_back(tmp_path: Path) -> None:
 
 async def test_metrics_count_what_a_switch_keeps_as_stopped(tmp_path: Path) -> None:
     async with open_two_rank_model(tmp_path / "state") as bed:
-        async with aclosing(switch_instance(bed.ctx(), bed.request())) as events:
-            async for event in events:
-                if isinstance(event, PhaseChanged) and (event.instance, event.phase) == (NEW, Phase.LOADING):
-                    break
-            views = await read_load_views(bed.ctx("other@desk"), bed.nodes)
+        assert await bed.crash(
+            switch_instance(bed.ctx(), bed.request()),
+            lambda event: isinstance(event, PhaseChanged) and (event.instance, event.phase) == (NEW, Phase.STARTING),
+        )
+        views = await read_load_views(bed.ctx(), bed.nodes)
         kept = {(one.node, one.name): (one.phase, one.is_kept) for view in views for one in view.instances}
         assert kept["spark1", OLD] == kept["spark2", OLD] == (Phase.STOPPED, True)
