@@ -156,7 +156,7 @@ KERNEL_FAILURES = (
     ),
     failure_rule(
         r"(?P<what>[\w ./-]{1,80} (?:(?:is|are) )?(?:only (?:supported|available|implemented)|not (?:yet )?supported) (?:in|by|with|for) (?:the )?"
-        r"(?:FlashAttention|Flash ?Attn|FA[234]|FlashInfer|FlashMLA|Triton|TRT-?LLM|trtllm|XFormers)[ _-]?"
+        r"(?:FlashAttention|Flash ?Attn|FA[234]|fa[234]|FlashInfer|FlashMLA|Triton|TRT-?LLM|trtllm|XFormers|cuDNN|cudnn)[ _-]?"
         r"(?:[234]\b|[Aa]ttention|MLA|MHA|[Bb]ackend).{0,60})",
         FailureCause.ATTENTION_BACKEND,
         "The attention backend does not do what this model needs: {what}",

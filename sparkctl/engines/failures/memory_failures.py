@@ -141,6 +141,22 @@ _KERNEL_LOG_PREFIX = (
 )
 
 HOST_MEMORY_FAILURES = (
+    # accelerate, and transformers for quantized models
+    failure_rule(
+        rf"{EXCEPTION_PREFIX}(?:Some modules are dispatched on the CPU or the disk|The current `?device_map`? had weights offloaded to the disk"
+        r"|You are trying to offload the whole model to the disk"
+        r"|You are attempting to load .{1,80} with a `?device_map`? that contains a (?:CPU|cpu) or disk device)",
+        FailureCause.WEIGHTS_DO_NOT_FIT,
+        "The weights do not fit into the memory that was free: a part of the model would go to the CPU or to the disk.",
+        f"{_FREE_MEMORY_REMEDY} If it still does not fit, take a smaller model or another quantization of it.",
+        needle=(
+            " the CPU or the disk",
+            "offloaded to the disk",
+            "whole model to the disk",
+            "CPU or disk device",
+            "cpu or disk device",
+        ),
+    ),
     failure_rule(
         rf"{EXCEPTION_PREFIX}(?P<what>.{{0,120}}?\b(?:free|available) (?:GPU |device |HBM |VRAM ){{0,2}}(?:memory|HBM|VRAM)\b.{{0,80}}?"
         r" (?:below|less than|lower than|smaller than) .{0,80}?\b(?:reserve|required|minimum|needed|requested)\b.{0,160})",
@@ -170,7 +186,8 @@ HOST_MEMORY_FAILURES = (
     failure_rule(
         r"^(?:[\w.-]{1,63} )?exited with code 137\b|\bsignal: killed\"?$|\bterminated by signal 9\b"
         r"|\b(?:exited|terminated|died|failed) (?:unexpectedly )?(?:with|on) (?:exit |return )?(?:code:? |status )-9\b"
-        r"|\bdied with <Signals\.SIGKILL: 9>|: Main process exited, code=killed, status=9/KILL|\bexited on signal 9 \(Killed\)",
+        r"|\bdied with <Signals\.SIGKILL: 9>|: Main process exited, code=killed, status=9/KILL|\bexited on signal 9 \(Killed\)"
+        r"|\bshutdown with signal 9\b",
         FailureCause.KILLED,
         "It was killed (SIGKILL), as the program that started it reports.",
         "Most likely the machine ran out of memory: dmesg -T | grep -i oom on the node shows it. Let the model use less memory, or "
@@ -185,6 +202,7 @@ HOST_MEMORY_FAILURES = (
             "Signals.SIGKILL",
             "status=9/KILL",
             "exited on signal 9",
+            "shutdown with signal 9",
         ),
         weight=FailureWeight.DEATH,
     ),
