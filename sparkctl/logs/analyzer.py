@@ -58,6 +58,7 @@ from sparkctl.logs.line_patterns import (
     is_below_error,
     is_group_of_exceptions,
     is_harmless,
+    is_no_server_s,
     is_own_request,
     is_warning,
     looks_like_error,
@@ -632,7 +633,7 @@ class LogAnalyzer:
         seen, latest = self.final_error, self.latest_line
         if seen is None or latest is None:
             return None
-        if self._is_error_at_work(seen):
+        if self._is_error_at_work(seen) or is_no_server_s(seen.text):
             return None
         if not seen.text.startswith('{"') and not looks_like_error(QUOTED_WORDS.sub("", seen.text)):
             return None
