@@ -72,7 +72,7 @@ async def run_switch_checks(
         _check_drop_caches_right(transaction, one.plan, inspection)
     await gather_or_cancel(*(verify_port_access(transaction.sessions[one.plan.node], one.plan) for one in coming))
     _refuse_other_image(request.words or (request.profile.name,), launches, scenes[: len(launches)])
-    for message, hint in check_flags(request, sites, goes):
+    for message, hint in check_flags(transaction.ctx, request, sites, goes):
         transaction.warn(request.nodes[0].name, message, hint)
     files = await gather_or_cancel(*(_check_model_files(transaction, of, one.model_plan) for of, one in every))
     if len(launches) > 1:
@@ -226,7 +226,7 @@ async def _check_connectivity(transaction: SwitchTransaction, request: SwitchIns
 
 
 def check_flags(
-    request: SwitchInstance, sites: Sequence[NodeInventory], goes: frozenset[str]
+    ctx: CommandContext, request: SwitchInstance, sites: Sequence[NodeInventory], goes: frozenset[str]
 ) -> Iterator[tuple[str, str | None]]:
     """Yield each warning of the engine's flag catalogue about the profile, with the command that avoids it.
 
@@ -235,7 +235,9 @@ def check_flags(
     proof = _build_proof(request, sites, goes)
     found = [
         (one, proof.format_remedy(one, request.to_start_request().build_switch_command))
-        for one in list_start_warnings(request.profile, proof.library)
+        for one in list_start_warnings(
+            request.profile, proof.library, ctx.history.find_longest_phases(request.profile, request.nodes[0].name)
+        )
     ]
     if not request.forced:
         remedy = next((remedy for one, remedy in found if one.refused_flag is not None), None)
