@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -321,6 +321,13 @@ def _parse_theme(root: YamlValue, faults: list[FileIssue]) -> str | None:
         )
         return None
     return entry.item.value
+
+
+def build_theme_error(path: Path, name: str, themes: Sequence[str]) -> InvalidFile:
+    """Return the error of a theme in the config that is none of the panel's ``themes``."""
+    place = read_yaml(path).entries["theme"].item.place
+    what = f"theme: there is no theme {quote_source(name)}{format_did_you_mean(name, themes)}"
+    return InvalidFile([FileIssue(place, f"{what}; there are {', '.join(themes)}")])
 
 
 def _parse_bench_command(root: YamlValue, faults: list[FileIssue]) -> str | None:

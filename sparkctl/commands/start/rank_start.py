@@ -178,7 +178,9 @@ class RankStart(RankWatch):
         inspection, self._weights = await gather_or_cancel(
             session.read_node(*_NODE_SECTIONS, "journal", *disk, *paths, *models), self._read_tensor_sizes()
         )
-        switch_journal_io.refuse_if_journal_found(session.node.name, self.ctx, inspection.journal)
+        switch_journal_io.refuse_if_journal_found(
+            session.node.name, self.ctx, inspection.journal, self.emit if self.request.dry_run else None
+        )
         if inspection.memory is not None:
             self.emit(MemorySampled(self.ctx.clock.unix_time(), session.node.name, inspection.memory))
         kept = self.request.kept

@@ -31,6 +31,7 @@ from sparkctl.context import CommandContext
 from sparkctl.engines.base import EngineRank
 from sparkctl.errors import DockerError, NodeError, NodeStarved, OperationRefused
 from sparkctl.model.container import Container, shorten_id
+from sparkctl.model.events import Emit
 from sparkctl.model.launch_plan import LaunchPlan
 from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.memory_fit import CheckpointFiles, FitOutcome, MemoryFit
@@ -290,11 +291,11 @@ class SwitchInspection:
 
 
 async def inspect_switch_nodes(
-    ctx: CommandContext, request: SwitchInstance, sessions: Sequence[NodeSession]
+    ctx: CommandContext, request: SwitchInstance, sessions: Sequence[NodeSession], emit: Emit
 ) -> tuple[NodeInventory, ...]:
     """Inspect every node in parallel; one that does not answer is marked silent."""
     answers = await asyncio.gather(
-        *(_inspect_switch_node(ctx, request, session) for session in sessions), return_exceptions=True
+        *(_inspect_switch_node(ctx, request, session, emit) for session in sessions), return_exceptions=True
     )
     needed = {node.name for one in list_need_requests(request) for node in one.nodes}
     found = []
@@ -309,7 +310,9 @@ async def inspect_switch_nodes(
     return tuple(found)
 
 
-async def _inspect_switch_node(ctx: CommandContext, request: SwitchInstance, session: NodeSession) -> SwitchInspection:
+async def _inspect_switch_node(
+    ctx: CommandContext, request: SwitchInstance, session: NodeSession, emit: Emit
+) -> SwitchInspection:
     await session.link.connect()
     once = ["identity", "docker"] if session.home is None else []
     inspection = await session.read_node(*once, "journal", "memory", "processes", "gpu", "listen")
@@ -330,7 +333,8 @@ async def _inspect_switch_node(ctx: CommandContext, request: SwitchInstance, ses
             loading_ids=frozenset(),
             has_image=True,
         )
-    switch_journal_io.refuse_if_journal_found(session.node.name, ctx, inspection.journal)
+    dry_run = emit if request.dry_run else None
+    switch_journal_io.refuse_if_journal_found(session.node.name, ctx, inspection.journal, dry_run)
     images = await gather_or_cancel(*(session.docker.inspect_image(one.image) for _, one in (*own, *needed)))
     containers, models = await gather_or_cancel(
         session.docker.list_containers(),

@@ -119,7 +119,7 @@ class _SwitchRun:
 
     async def _plan_switch(self, ctx: CommandContext) -> SwitchPlan:
         request = self.request
-        self.sites = await inspect_switch_nodes(ctx, request, tuple(self.sessions.values()))
+        self.sites = await inspect_switch_nodes(ctx, request, tuple(self.sessions.values()), self.emit)
         launch = next((site.coming.plan for site in self.sites if site.coming is not None), None)
         timing = StartTimer(self.ctx, request.profile)
         if launch is not None:
