@@ -227,6 +227,25 @@ def test_missing_series_make_figures_unknown_and_break_nothing(pages: Sequence[t
             assert seen.acceptance is None
 
 
+@pytest.mark.parametrize(
+    ("made", "prompts", "more", "activity"),
+    [
+        (2, 14, {}, EngineActivity.IDLE),  # two front ends ask whether it lives
+        (2, 14, {"running": 1}, EngineActivity.DECODING),  # or its first tokens have come
+        (2, 14, {"waiting": 1}, EngineActivity.DECODING),
+        (2, 1_200, {}, EngineActivity.DECODING),  # somebody wants one token of long prompts
+        (3, 14, {}, EngineActivity.DECODING),
+    ],
+)
+def test_a_question_for_one_token_is_no_work(
+    made: float, prompts: float, more: dict[str, float], activity: EngineActivity
+) -> None:
+    last = make_vllm_metrics(100 + made, 50, prompt_tokens=500.0 + prompts, **{"running": 0, "waiting": 0} | more)
+    seen = read_meter_after((0, make_vllm_metrics(100, 50, prompt_tokens=500.0, running=0, waiting=0)), (10, last))
+    assert seen.activity is activity
+    assert (seen.generation_rate == 0) is (activity is EngineActivity.IDLE)
+
+
 # --- engines that report in strides (SGLang) -------------------------------------------------------------------------
 
 
