@@ -103,6 +103,7 @@ def describe_value(item: YamlValue) -> str:
     return "a list" if isinstance(item.value, tuple) else quote_source(item.raw)
 
 
+EMPTY_FILE_TEXT = "the file is empty"
 MAX_BYTES = 64 * 1024
 MAX_DEPTH = 20
 MAX_ALIASES = 32
@@ -208,7 +209,7 @@ def parse_yaml(raw: bytes, file: str) -> YamlValue:
     text = reader.decode_text(raw)
     root = reader.build_tree(text) if not reader.faults else None
     if reader.faults or root is None:
-        raise InvalidFile(reader.faults or [FileIssue(FilePosition(file, 1, 1), "the file is empty")])
+        raise InvalidFile(reader.faults or [FileIssue(FilePosition(file, 1, 1), EMPTY_FILE_TEXT)])
     return root
 
 

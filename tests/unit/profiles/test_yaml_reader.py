@@ -112,7 +112,7 @@ BOMB = "a0: &a0 [x, x]\n" + "".join(f"a{i}: &a{i} [*a{i - 1}, *a{i - 1}]\n" for 
         (b"a: [1\nb: 2\n", ["f.yaml:1:4: the [ that begins here has no end: add `]`"]),
         (b"a: {b: 1\nc: 2\n", ["f.yaml:1:4: the { that begins here has no end: add `}`"]),
         (b"a: 'x\nb: 2\n", ["f.yaml:1:4: the quote that begins here has no end"]),
-        (b'a: "C:\\qwen"\n', ["f.yaml:1:4: this \\ begins no character that YAML knows"]),
+        (b'a: "C:\\qwen"\n', ["f.yaml:1:7: this \\ begins no character that YAML knows"]),
         (b"a: *.gguf\n", ["f.yaml:1:5: no name stands behind this * or &: quote"]),
         (b"a: - b\n", ["f.yaml:1:4: no list can begin here: write each `- `"]),
         (b"a: | b\n", ["f.yaml:1:6: only the lines below belong to the text"]),
