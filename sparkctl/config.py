@@ -16,6 +16,7 @@ from sparkctl.files import read_regular_file
 from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.node import GB10_BANDWIDTH_GB_S, LOCAL_HOST, Node, NodeName
 from sparkctl.profiles.yaml_reader import (
+    EMPTY_FILE_TEXT,
     FileIssue,
     InvalidFile,
     YamlEntry,
@@ -60,7 +61,12 @@ def load_config(path: Path | None = None, *, required: bool = True) -> Config:
         if required:
             raise InvalidInput(f"no config exists yet ({path})", hint="sparkctl init")
         return Config(nodes=())
-    root = read_yaml(path)
+    try:
+        root = read_yaml(path)
+    except InvalidFile as error:
+        if error.message.endswith(EMPTY_FILE_TEXT):
+            error.hint = "sparkctl init --replace"
+        raise
     faults: list[FileIssue] = []
     nodes = _parse_nodes(root, faults)
     keys = _parse_keymap(root, faults)
