@@ -150,6 +150,7 @@ def decode_kernel_log(output: bytes) -> KernelLog:
         source=reading.source,
         trouble=None if reading.trouble is None else truncate_text(sanitize_line(reading.trouble), _MAX_TEXT_CHARS),
         oldest=None if reading.oldest is None else boot + reading.oldest,
+        booted=None if times.since_boot is None else times.now - times.since_boot,
         skipped=reading.skipped or 0,
         kernel=None if times.kernel is None else truncate_text(sanitize_line(times.kernel), _MAX_TEXT_CHARS),
         boot_before=_decode_boot_end(data.get("before")),
@@ -160,6 +161,7 @@ def decode_kernel_log(output: bytes) -> KernelLog:
 class _Times:
     now: float
     uptime: float
+    since_boot: float | None = None
     kernel: str | None = None
 
 
@@ -293,6 +295,7 @@ def format_log_start(log: KernelLog) -> str:
 
 _ORIGIN = "kernel"
 _BEFORE_END_SECONDS = 120.0  # an event of the machine so long before the end belongs to it
+_CLOCK_SET_SECONDS = 30.0  # by which a node's clock may be set soon after a boot
 _END_SLACK_SECONDS = 60.0  # Docker reports an end late
 _START_SLACK_SECONDS = 2.0  # what the kernel logged before the container was started is not about it
 _CLOCK_DRIFT = 2 / 86400  # the kernel's clock drifts against the node's, by a second a day
@@ -343,6 +346,8 @@ async def ask_kernel_log(
 
 def add_kernel_evidence(verdict: Verdict, log: KernelLog | None, container: Container, name: str) -> Verdict:
     """Return the verdict with the kernel's evidence."""
+    if log is not None and _went_down_with_machine(container, log):
+        return _apply_reboot(verdict, log, name)
     if log is None or log.source is None:
         return _add_missing_right(verdict, log)
     verdict = _add_known_fault(verdict, log)
@@ -369,6 +374,30 @@ def add_kernel_evidence(verdict: Verdict, log: KernelLog | None, container: Cont
         remedy = _NOT_THE_KERNEL_REMEDY if verdict.cause is FailureCause.KILLED else verdict.remedy
         return replace(verdict, evidence=(*verdict.evidence, Evidence(nothing, _ORIGIN)), remedy=remedy)
     return verdict
+
+
+def _went_down_with_machine(container: Container, log: KernelLog) -> bool:
+    """Tell whether a container was started in an earlier boot and never ended there: Docker calls it ended when it starts again."""
+    began, ended = container.started, container.finished
+    if container.is_alive or log.booted is None or began is None or ended is None:
+        return False
+    return began + _CLOCK_SET_SECONDS < log.booted < ended
+
+
+def _apply_reboot(verdict: Verdict, log: KernelLog, name: str) -> Verdict:
+    """Return the verdict for what a restart of its machine ended: no line of this boot's log is about that."""
+    booted = "" if log.booted is None else f" at {format_date_time(log.booted, has_seconds=True)}"
+    fact = Evidence(f"the machine was booted{booted}, after this container was started and before it ended", _ORIGIN)
+    if verdict.cause not in _OPEN_CAUSES:
+        return replace(verdict, evidence=(*verdict.evidence, fact))
+    return replace(
+        verdict,
+        summary=f"{name} ended because its machine went down while it ran, and was booted again{booted}.",
+        evidence=(fact, *verdict.evidence),
+        remedy="sparkctl doctor tells how the boot before ended, and what stood before it: a freeze when memory ran out, heat, the "
+        f"power, or a restart on purpose. Then start {name} again.",
+        confidence=Confidence.LIKELY,
+    )
 
 
 def _tells_of_short_memory(event: KernelEvent) -> bool:

@@ -313,6 +313,7 @@ class MetricsWindow:
         self._prompts: float | None = None  # prompt tokens at the last report
         self._has_stood = False  # since the last report, no token was counted for longer than a step takes
         self._is_coarse = False  # its token counter moves in large steps
+        self._moves_since = 0.0  # from when on it moved with each report
         self._has_ended = False  # a request ended with the last report, or after it
 
     def add_reading(self, when: float, metrics: EngineMetrics) -> None:
@@ -323,7 +324,8 @@ class MetricsWindow:
         if last is None or has_restarted(last.metrics, metrics):
             self._readings.clear()
             self._pulse = ReportCadence()
-            self._stirred, self._prompts = when, None
+            self._stirred = self._moves_since = when
+            self._prompts = None
             self._has_stood = self._is_coarse = self._has_ended = False
         else:
             self._detect_activity(last, MetricsReading(when, metrics))
@@ -338,13 +340,16 @@ class MetricsWindow:
             unbroken = (
                 self._prompts is not None and self._prompts == prompts
             )  # no request began: there was no idle time
-            self._is_coarse = self._is_coarse or (unbroken and self._has_stood)
+            if self._has_stood:
+                self._moves_since, self._is_coarse = now.when, self._is_coarse or unbroken
+            elif now.when - self._moves_since > self.seconds:
+                self._is_coarse = False  # it stood once, and does not move in large steps
             self._pulse.record_report(now.when, unbroken=unbroken)
             self._stirred, self._prompts, self._has_stood = now.when, prompts, False
             self._has_ended = is_ending
             return
         self._has_ended = self._has_ended or is_ending
-        self._has_stood = self._has_stood or seconds > _MAX_STEP_SECONDS
+        self._has_stood = self._has_stood or now.when - self._stirred > _MAX_STEP_SECONDS
         if reads_prompts(before.metrics, now.metrics, seconds):
             self._stirred = now.when
 

@@ -400,14 +400,27 @@ def test_a_prompt_being_read_is_more_than_health_checks() -> None:
     assert (seen.activity, seen.generation_rate) == (EngineActivity.PREFILL, 0)
 
 
-def test_a_counter_that_stands_while_it_decodes_moves_in_strides_and_the_gauge_is_nearer() -> None:
+@pytest.mark.parametrize("gap", [2.0, 0.7])  # seconds between two readings
+def test_a_counter_that_stands_while_it_decodes_moves_in_strides_and_the_gauge_is_nearer(gap: float) -> None:
     """As versions may have it that count once a stride: forty steps of three streams, every 14 s."""
     window = MetricsWindow()
-    for second in range(0, 120, 2):
+    for reading in range(int(120 / gap)):
+        second = reading * gap
         window.add_reading(second, make_step_metrics(120 * (second // 14), rate=8.57, running=3))
         seen = window.compute_meter(second)
         if second >= 44:
             assert (seen.generation_rate, seen.estimator) == (8.57, MeterSource.GAUGE), second
+
+
+def test_a_counter_that_stood_once_is_believed_again_when_it_moves_with_each_reading() -> None:
+    """The engine stood for seconds in the middle of its requests: a graph that was made, or a machine that was busy."""
+    window, decoded = MetricsWindow(), 0.0
+    for second in range(0, 120, 2):
+        decoded += 0 if 40 <= second < 46 else 48
+        window.add_reading(second, make_step_metrics(decoded, rate=60.0, running=3))
+        seen = window.compute_meter(second)
+        if second >= 70:
+            assert (seen.estimator, seen.generation_rate) == (MeterSource.COUNTERS, 24), second
 
 
 # --- engines that count at the end of a request (llama-server) ------------------------------------------------------
