@@ -366,7 +366,7 @@ _SOURCE_NAME = (
 _STREAM_NAME = r"(?:std(?:out|err) (?:[FP] )?|[\w.-]{1,99} >> |[\w.-]{1,64} [\w./@-]{1,64}\[\d+\]: )?+"  # kubernetes' stream, journald short-iso
 _KERNEL_LINE = lazy_pattern.compile(
     rf"(?:<\d+>|[a-z]{{2,8}} {{0,3}}:[a-z]{{2,8}} {{0,3}}: )?\[ {{0,5}}\d{{1,8}}\.\d{{6}}\] "
-    rf"|\[[A-Z][a-z]{{2}} [A-Z][a-z]{{2}} [ \d]\d {CLOCK} \d{{4}}\] |(?:.{{1,40}} )?[\w.-]{{1,64}} kernel: "
+    rf"|\[[A-Z][a-z]{{2}} [A-Z][a-z]{{2}} [ \d]\d {CLOCK} \d{{4}}\] |(?:(?:.{{1,40}} )?[\w.-]{{1,64}} )?kernel: "
 )
 # pytest, unittest, cargo, go, mocha and jest, TAP: how tests went says nothing of a server.
 _TEST_SUMMARY = lazy_pattern.compile(

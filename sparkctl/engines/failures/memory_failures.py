@@ -136,9 +136,7 @@ def cuda_memory_rules(
 # A shell's word on a program that a signal ended: "Killed", "sh: line 1: 7 Killed  vllm serve /m", "/run.sh: line 3:     7 Killed   x".
 SHELL_PREFIX = r"^(?:(?:/\S{0,200}/)?(?:ba|da|z)?sh: {1,4}|\S{1,200}: {1,4}(?=line \d))?(?:line )?(?:\d{1,9}:? +){0,2}"
 # A kernel log says it in its own time stamps; a line of an engine never begins so.
-_KERNEL_LOG_PREFIX = (
-    r"^(?:<\d+>|[a-z]{2,8} {0,3}:[a-z]{2,8} {0,3}: )?(?:\[[^\]]{1,40}\] ?|[\w:.+ -]{0,60} kernel: (?:\[[ \d.]+\] )?)?"
-)
+_KERNEL_LOG_PREFIX = r"^(?:<\d+>|[a-z]{2,8} {0,3}:[a-z]{2,8} {0,3}: )?(?:\[[^\]]{1,40}\] ?|(?:[\w:.+ -]{0,60} )?kernel: (?:\[[ \d.]+\] )?)?"
 
 HOST_MEMORY_FAILURES = (
     # accelerate, and transformers for quantized models
@@ -232,6 +230,14 @@ HOST_MEMORY_FAILURES = (
         "The kernel's OOM killer ended a part of this job ({step}), by the word of Slurm.",
         "The job's limit (--mem), or the machine, ran out of memory: ask for more of it, or let the model use less.",
         needle="slurmstepd: error: Detected ",
+    ),
+    failure_rule(
+        r"(?P<unit>[\w@.\\-]{1,80}\.(?:service|scope|slice)): "
+        r"(?:A process of this unit has been killed by the OOM killer|Failed with result 'oom-kill')",
+        FailureCause.HOST_OOM_KILL,
+        "The kernel's OOM killer ended a process of {unit}, by the word of systemd.",
+        "The machine, or the unit's limit (MemoryMax=), ran out of memory: let the model use less of it, or stop what else holds it.",
+        needle=("killed by the OOM killer", "result 'oom-kill'"),
     ),
     failure_rule(
         _KERNEL_LOG_PREFIX + r"oom-kill:constraint=(?P<which>\w{1,40}).*?task=(?P<name>[^,]{0,80}),pid=(?P<pid>\d+)",

@@ -25,6 +25,13 @@ _FRACTION, _KV_FRACTION = "args.mem-fraction-static", "args.kv_cache_free_gpu_me
 
 DEATHS = [
     (
+        "ollama.service: A process of this unit has been killed by the OOM killer.",
+        FailureCause.HOST_OOM_KILL,
+        None,
+        "a process of ollama.service",
+    ),
+    ("llm@1.service: Failed with result 'oom-kill'.", FailureCause.HOST_OOM_KILL, None, "a process of llm@1.service"),
+    (
         "RuntimeError: fp8 tensor core is not supported in fa2 backend",
         FailureCause.ATTENTION_BACKEND,
         "args.attention-backend",

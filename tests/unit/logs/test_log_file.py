@@ -481,6 +481,7 @@ def test_of_a_compose_log_without_an_engine_all_services_are_read() -> None:
 
 
 KERNEL_STAMPS = (
+    "kernel: ",
     "<4>[   12.{at:06}] ",
     "kern  :warn  : [   12.{at:06}] ",
     "[   12.{at:06}] ",
