@@ -389,7 +389,7 @@ _ANY_LEVEL = r"(?P<level>[Dd][Ee][Bb][Uu]?[Gg]|[Ii][Nn][Ff][Oo]|[Nn]otice|NOTICE
 _STAMP = rf"[ \t|]{{0,8}}[\[(]?{_WHEN}{_ZONE}[\])]?(?: {{0,3}}[|,;>:-])?(?:[ \t]{{1,4}}|(?<=,))"
 _LABELS = r'\{[A-Za-z_]\w{0,40}="[^"\n]{0,200}"(?:, ?[A-Za-z_]\w{0,40}="[^"\n]{0,200}"){0,20}\} '
 _ORIGIN = (
-    r"(?:(?!(?:DEBUG|INFO|WARN|ERROR|CRITICAL|FATAL)\w{0,4} )[\w.-]{1,64} [\w./@-]{1,64}(?:\[\d{1,9}\])?: "
+    r"(?:(?!(?:DEBUG|INFO|WARN|ERROR|CRITICAL|FATAL)\w{0,4} )[\w.-]{1,64} (?!kernel: )[\w./@-]{1,64}(?:\[\d{1,9}\])?: "
     rf"|std(?:out|err) [FP] |(?:DEBG )?'[\w.:-]{{1,64}}' std(?:out|err) output: "
     rf"|[\w.-]{{1,64}}: (?=\{{\")|{_LABELS}"
     r"|[\w.-]{1,64}(?:/[\w.$\[\]-]{1,100}){1,6} |\d\d[OE] {0,3})"

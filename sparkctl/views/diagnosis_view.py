@@ -109,6 +109,7 @@ def build_diagnosis_json(found: LogDiagnosis, source: str, instance: str | None,
         "phase": str(found.phase),
         "step": found.step,
         "ready": found.ready,
+        "unproved": None if found.unproved is None else sanitize_line(found.unproved),
         "verdict": None if verdict is None else _build_verdict_json(_adapt_verdict(verdict, instance)),
         "contributing": [_build_verdict_json(_adapt_verdict(one, instance)) for one in verdict.contributing]
         if verdict
@@ -283,6 +284,8 @@ def _format_durations(parts: tuple[PhaseDuration, ...]) -> str:
 
 
 def _describe_no_failure(found: LogDiagnosis) -> str:
+    if found.unproved is not None:
+        return f"Nothing has failed so far, but its start is not proved: {sanitize_line(found.unproved)}."
     if not found.lines:
         return "The log holds no text: it is empty, or contains only zeros, as after a full disk or a crash."
     if found.ready and found.is_stopped:

@@ -115,7 +115,7 @@ class SwitchStepRunner:
     async def _calculate_fits(self) -> tuple[MemoryFit, ...]:
         assert self.request is not None
         sessions = [self.transaction.sessions[node] for node in self.transaction.journal.nodes]
-        found = await inspect_switch_nodes(self.transaction.step_context, self.request, sessions)
+        found = await inspect_switch_nodes(self.transaction.step_context, self.request, sessions, self.transaction.emit)
         for site in found:
             if site.silent is not None:
                 await self.transaction.sessions[site.node].link.connect()  # says why it cannot be asked
