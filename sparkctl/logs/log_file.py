@@ -417,7 +417,8 @@ _PRETTY_TEXT = re.compile(rf'\s{{1,16}}"(?:{"|".join(_LINE_KEYS)})": (?P<text>".
 
 
 _TOKENS = re.compile(r"\d+| +|[^\W\d_]+|.", re.DOTALL)
-_DAYS_AND_MONTHS = frozenset("Mon Tue Wed Thu Fri Sat Sun Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split())
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_DAYS_AND_MONTHS = frozenset(("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun", *_MONTHS))
 _CLASSES = {"0": r"\d{1,20}", " ": " {1,40}", "Mon": "[A-Z][a-z]{2}", "[": r"\[ {0,20}"}
 _ENDS = frozenset("|:>])")
 # Where the prefix has columns that vary: a job and its step (gh run view --log), the pod and its container (stern).
@@ -597,7 +598,6 @@ _NEAR = 4  # columns: few lines end by chance as close to the width, where lines
 _SAME_START = 8  # characters, digits aside, by which the next line is one more of its kind and not its rest
 _FILLING = " " * 12  # behind a text, up to the width
 _RULE_CHARS = 3  # different ones, at most, of a line between two parts
-_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 # When a line was written, at its beginning; what another program put before it may stand there, too.
 _TIMES = tuple(
     re.compile(rf"{pattern}(?P<clock>\d\d:\d\d:\d\d)(?:[.,](?P<part>\d{{1,9}}))?(?![\d:])")
@@ -608,7 +608,7 @@ _TIMES = tuple(
         r"\W?(?P<date>)",
     )
 )
-_CLOCK = re.compile(r"\d\d:\d\d:\d\d")  # it is in each
+_ANY_CLOCK = re.compile(r"\d\d:\d\d:\d\d")  # it is in each
 _MIN_FALLS, _FALLS_A_RISE = 4, 10  # from one line to the next, where the newest stands first
 _TIME_SAMPLE_LINES = 60
 _MAX_TURNED_BYTES = 64 << 20
@@ -647,7 +647,7 @@ LineTime = tuple[int, list[int], str]  # the month if it has a name, the other f
 
 def _find_falling_time(lines: Sequence[str]) -> Callable[[str], LineTime | None] | None:
     """Return what finds the time of a line, if the times of these lines fall; None if they rise, or are too few to tell."""
-    shown = [line for line in lines[:_TIME_SAMPLE_LINES] if _CLOCK.search(line) is not None]
+    shown = [line for line in lines[:_TIME_SAMPLE_LINES] if _ANY_CLOCK.search(line) is not None]
     pattern = max(
         _TIMES, key=lambda time: sum(time.match(line) is not None for line in shown)
     )  # a collector's, or the program's own
