@@ -421,8 +421,8 @@ def _list_doubts(one: BenchComparison) -> list[str]:
 
 def _list_marks(run: BenchRun) -> dict[BenchCell | DomainKey, tuple[str, ...]]:
     """Return what makes each cell or kind of text doubtful: disturbed, throttled."""
-    cells = {one.cell: _list_cell_marks(one) for one in run.results}
-    return {**cells, **{one.key: ("disturbed",) if one.disturbed else () for one in run.domains}}
+    found: dict[BenchCell | DomainKey, tuple[str, ...]] = {one.cell: _list_cell_marks(one) for one in run.results}
+    return found | {one.key: ("disturbed",) if one.disturbed else () for one in run.domains}
 
 
 def _render_sources(one: BenchComparison) -> Iterator[TextRow]:
