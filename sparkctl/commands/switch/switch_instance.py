@@ -21,6 +21,7 @@ from sparkctl.commands.switch.switch_checks import (
     inspect_switch_nodes,
     list_need_requests,
     list_ways_to_fit,
+    read_for_checks,
     run_switch_checks,
 )
 from sparkctl.commands.switch.switch_planner import NodeInventory
@@ -173,15 +174,20 @@ class _SwitchRun:
 
     async def _run_checks(self, transaction: SwitchTransaction, plan: SwitchPlan) -> None:
         """Run all checks while the old instance serves; on failure nothing of the switch remains."""
-        interruptible = self.ctx.interrupt.run_interruptible
+        interruptible, sites = self.ctx.interrupt.run_interruptible, self.sites
         try:
-            await transaction.begin_step(SwitchStep.CHECKING)
-            proved, _ = await interruptible(
-                gather_or_cancel(
-                    run_switch_checks(transaction, self.request, self.sites),
-                    self._refuse_changed_nodes(transaction, plan),
+            readings, _ = await transaction.read_while_beginning(
+                SwitchStep.CHECKING,
+                lambda: interruptible(
+                    gather_or_cancel(
+                        read_for_checks(transaction, self.request, sites),
+                        self._refuse_changed_nodes(transaction, plan),
+                    ),
+                    _UNCHANGED_MESSAGE,
                 ),
-                _UNCHANGED_MESSAGE,
+            )
+            proved = await interruptible(
+                run_switch_checks(transaction, self.request, sites, readings), _UNCHANGED_MESSAGE
             )
             transaction.report_step(SwitchStep.CHECKING, proved)
             self.ctx.interrupt.raise_if_pressed(_UNCHANGED_MESSAGE)
