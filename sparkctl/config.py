@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from sparkctl.files import read_regular_file
 from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.node import GB10_BANDWIDTH_GB_S, LOCAL_HOST, Node, NodeName
 from sparkctl.profiles.yaml_reader import (
+    EMPTY_FILE_TEXT,
     FileIssue,
     InvalidFile,
     YamlEntry,
@@ -60,7 +61,12 @@ def load_config(path: Path | None = None, *, required: bool = True) -> Config:
         if required:
             raise InvalidInput(f"no config exists yet ({path})", hint="sparkctl init")
         return Config(nodes=())
-    root = read_yaml(path)
+    try:
+        root = read_yaml(path)
+    except InvalidFile as error:
+        if error.message.endswith(EMPTY_FILE_TEXT):
+            error.hint = "sparkctl init --replace"
+        raise
     faults: list[FileIssue] = []
     nodes = _parse_nodes(root, faults)
     keys = _parse_keymap(root, faults)
@@ -321,6 +327,13 @@ def _parse_theme(root: YamlValue, faults: list[FileIssue]) -> str | None:
         )
         return None
     return entry.item.value
+
+
+def build_theme_error(path: Path, name: str, themes: Sequence[str]) -> InvalidFile:
+    """Return the error of a theme in the config that is none of the panel's ``themes``."""
+    place = read_yaml(path).entries["theme"].item.place
+    what = f"theme: there is no theme {quote_source(name)}{format_did_you_mean(name, themes)}"
+    return InvalidFile([FileIssue(place, f"{what}; there are {', '.join(themes)}")])
 
 
 def _parse_bench_command(root: YamlValue, faults: list[FileIssue]) -> str | None:

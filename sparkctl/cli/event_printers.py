@@ -89,6 +89,7 @@ _SUMMARIZED_PHASES = (Phase.LOADING, Phase.WARMING)  # phases whose length an ow
 _FINAL_PHASES = (Phase.READY, Phase.UNPROVED, Phase.FAILED, Phase.STOPPED)
 _SILENT_GUARD_ACTIONS = (GuardAction.ENDED, GuardAction.COMPACTED)
 _PROGRESS_SECONDS = 10.0  # interval of progress lines within a step, without a terminal
+_SILENT_SECONDS = 5.0  # after which a check says what it waits for
 _STILL_RUNNING_SECONDS = 30.0  # interval of lines that say that a phase without progress still lasts
 _VERDICT_INDENT = 10
 
@@ -478,8 +479,28 @@ class LaunchPlanPrinter(TextPrinter):
 class CheckPrinter(TextPrinter):
     """Prints each check on stdout, with what was asked and what came where it is not good."""
 
+    def __init__(self, instance: str) -> None:
+        super().__init__()
+        self._instance = instance
+        self._asked_at, self._said_at = time.monotonic(), 0.0
+
+    def refresh(self) -> None:
+        """Say on stderr that an answer takes long: a model that gives no token is waited for, for minutes."""
+        now = time.monotonic()
+        waited = now - self._asked_at
+        words = f"waiting for an answer of {self._instance}   {format_duration(waited)}"
+        if waited < _SILENT_SECONDS or self._has_ended:
+            return
+        if self.live.on:
+            self.live.update(make_row(Span(words)))
+        elif now - self._said_at >= _STILL_RUNNING_SECONDS:
+            self._said_at = now
+            stderr.print_message(words)
+
     def print_event(self, event: Event) -> None:
         """Print one check."""
+        self._asked_at, self._said_at = time.monotonic(), 0.0
+        self.live.clear()
         if not isinstance(event, FindingReported):
             return super().print_event(event)
         from sparkctl.views.finding_view import format_answer_check

@@ -47,7 +47,7 @@ def open_panel(
     """
     gc.disable()  # what is imported from here on stays; `freeze_gc` collects again after the first picture
     from sparkctl.cli.stdout import is_ascii_only
-    from sparkctl.config import load_config
+    from sparkctl.config import build_theme_error, load_config
     from sparkctl.tui.app import PanelApp
     from sparkctl.tui.panel_options import PanelOptions
 
@@ -79,6 +79,8 @@ def open_panel(
             story=story,
         )
     )
+    if config.theme is not None and config.path is not None and config.theme not in panel.available_themes:
+        raise build_theme_error(config.path, config.theme, sorted(panel.available_themes))
     closing_lines = panel.run()
     if panel.defect is not None:
         raise panel.defect

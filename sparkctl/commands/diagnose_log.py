@@ -30,7 +30,7 @@ from sparkctl.logs.reader import read_log
 from sparkctl.model.container import Container, ContainerState
 from sparkctl.model.events import CommandEnded, Outcome
 from sparkctl.model.guard_state import GuardReceipt
-from sparkctl.model.launch_plan import ContainerLabel, LaunchPlan
+from sparkctl.model.launch_plan import PROVED_PROBES, ContainerLabel, LaunchPlan, ReadinessRule
 from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.phase import Phase
@@ -38,7 +38,7 @@ from sparkctl.model.text.secrets import redact
 from sparkctl.model.verdict import Evidence, FieldChange, Verdict
 from sparkctl.monitor import guard_client
 from sparkctl.monitor.kernel_log import ask_kernel_log
-from sparkctl.monitor.node_status import build_instance_view, note_unproved_starts
+from sparkctl.monitor.node_status import build_instance_view, note_tokens, note_unproved_starts
 from sparkctl.profiles.container_labels import parse_rank_label, parse_rank_nodes_label, parse_start_id_label
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.profiles.setting_proof import SettingProof
@@ -218,17 +218,29 @@ async def _select_first_failure(ranks: Sequence[RankDiagnosis]) -> RankDiagnosis
     )
 
 
-async def _load_wedged_verdict(ctx: CommandContext, session: NodeSession, container: Container) -> Verdict | None:
-    """Return the verdict of a start without a token, where the engine still gives none; None for one that runs well."""
+async def _add_missing_proof(
+    ctx: CommandContext, session: NodeSession, container: Container, ready: ReadinessRule, found: LogDiagnosis
+) -> LogDiagnosis:
+    """Return what a running container's log tells with what is missing: a ready line proves no answer.
+
+    The verdict of its start is taken again while it still gives no token; a start that was left has none.
+    """
     note_unproved_starts(ctx, session, (container,))
-    if container.id not in session.doubted:
-        return None
+    if container.id not in session.doubted | session.awaited and ready.probe not in PROVED_PROBES:
+        return replace(found, verdict=None)  # an error in its log was not fatal
     view = await build_instance_view(session, container, None)
-    if view is None or view.phase is not Phase.UNPROVED:
-        return None
+    note_tokens(ctx, session, (view,))
+    if view is None or view.phase in (None, Phase.READY):
+        return replace(found, verdict=None)
     saved = ctx.history.list_saved_logs(container.instance_name, (session.node.name,))
-    return next(
-        (ctx.history.load_verdict(one) for one in saved if container.id.startswith(one.short_container_id)), None
+    own = [one for one in saved if container.id.startswith(one.short_container_id)]
+    return replace(
+        found,
+        verdict=ctx.history.load_verdict(own[0]) if own and view.phase is Phase.UNPROVED else None,
+        ready=False,
+        phase=view.phase,
+        step=None if view.step is None else view.step.name,
+        unproved=view.detail or "no answer of its model was seen yet",
     )
 
 
@@ -266,7 +278,7 @@ async def _diagnose_container(
             ),
         )
     elif reading.analyzer.fatal_line is None:
-        found = replace(found, verdict=await _load_wedged_verdict(ctx, session, container))  # an error was not fatal
+        found = await _add_missing_proof(ctx, session, container, plan.ready, found)
     found = replace(found, verdict=await ask_kernel_log(session, found.verdict, container, plan.instance))
     if found.verdict is not None:
         found = replace(found, verdict=await _add_proved_command(ctx, session, container, found.verdict, plan, start))

@@ -19,7 +19,7 @@ from sparkctl.model.phase import Phase, Step
 from sparkctl.model.text import lazy_pattern
 from sparkctl.model.text.sanitize import truncate_text
 from sparkctl.model.text.units import GIB, parse_size
-from sparkctl.model.verdict import ChangeDirection, Confidence, FailureCause
+from sparkctl.model.verdict import DROP_CACHES_REMEDY, ChangeDirection, Confidence, FailureCause
 
 if TYPE_CHECKING:
     from sparkctl.model.profile import Profile
@@ -312,7 +312,8 @@ def refine_failure(
             failure,
             cause=FailureCause.STARTUP_MEMORY_CHECK,
             summary="CUDA had no memory left before the engine asked for any: what ran before has not given its memory back.",
-            remedy="Wait until it is free (sparkctl status), and look for a process that was left (sparkctl doctor); drop the page caches.",
+            remedy="Wait until it is free (sparkctl status), and look for a process that was left (sparkctl doctor). "
+            f"{DROP_CACHES_REMEDY}",
             field=None,
             change=None,
             value=None,
@@ -349,9 +350,10 @@ def _find_refused_allocation(failure: Failure, text: str) -> Failure | None:
         remedy = f"The program may hold {found['allowed']} only, by its own setting (set_per_process_memory_fraction): raise that."
     else:
         remedy = (
-            "The driver refuses memory by itself on a machine where CPU and GPU share it: page cache fills it (sparkctl drop-caches), and "
-            "the kernel's log has NV_ERR_NO_MEMORY then (sparkctl doctor shows it). Else look for a memory limit of the container, and for "
-            "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, which fragments: remove it."
+            "The driver refuses memory by itself on a machine where CPU and GPU share it: page cache fills it, and "
+            f"the kernel's log has NV_ERR_NO_MEMORY then (sparkctl doctor shows it). {DROP_CACHES_REMEDY} "
+            "Else look for a memory limit of the container, and for PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, "
+            "which fragments: remove it."
         )
     return replace(failure, summary=summary, remedy=remedy, field=None, change=None, value=None, is_inferred=True)
 

@@ -29,10 +29,7 @@ def estimate_durations(
 
     A part is expected if half of the starts had it: compiled kernels are cached, so not every start compiles.
     """
-    whole = [one for one in records if is_duration(one.get("seconds")) and not one.get("joined")]
-    same = [one for one in whole if one.get("hash") == digest and one.get("node") == node]
-    alike = [one for one in whole if kind and one.get("kind") == kind]
-    named = [one for one in whole if one.get("profile") == profile]
+    same, alike, named = _group_starts(records, profile, digest, node, kind)
     chosen = (same or alike or named)[-_MAX_STARTS:]
     if not chosen:
         return ExpectedDurations()
@@ -43,6 +40,31 @@ def estimate_durations(
     ]
     return ExpectedDurations(
         float(median(one["seconds"] for one in chosen)), _compute_part_medians(parts[-_MAX_STARTS:])
+    )
+
+
+def find_longest_phases(
+    records: Sequence[StartRow], profile: str, digest: str, node: str, kind: str
+) -> dict[Phase, float]:
+    """Return the longest time that each phase took in the starts that `estimate_durations` counts: what a limit has to leave."""
+    longest: dict[Phase, float] = {}
+    for start in next(filter(None, _group_starts(records, profile, digest, node, kind)), [])[-_MAX_STARTS:]:
+        took: dict[Phase, float] = {}
+        for part in decode_durations(start.get("parts")):
+            took[part.phase] = took.get(part.phase, 0.0) + part.seconds
+        longest = {phase: max(took.get(phase, 0.0), longest.get(phase, 0.0)) for phase in took | longest}
+    return longest
+
+
+def _group_starts(
+    records: Sequence[StartRow], profile: str, digest: str, node: str, kind: str
+) -> tuple[list[StartRow], list[StartRow], list[StartRow]]:
+    """Return the whole starts of this exact profile on this node, of the same image and model, and of the profile's name."""
+    whole = [one for one in records if is_duration(one.get("seconds")) and not one.get("joined")]
+    return (
+        [one for one in whole if one.get("hash") == digest and one.get("node") == node],
+        [one for one in whole if kind and one.get("kind") == kind],
+        [one for one in whole if one.get("profile") == profile],
     )
 
 

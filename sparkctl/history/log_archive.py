@@ -43,7 +43,6 @@ _UNFINISHED_SUFFIX = ".new"  # beside the file that it is to replace; nothing re
 _RECEIPT_SUFFIX = ".guard.json"
 _VERDICT_SUFFIX = ".verdict.json"
 _COMMAND_SUFFIX = ".start.txt"  # the command that started it
-_AWAITED_SUFFIX = ".awaited"  # there while its start has not seen an answer of it
 _MEMORY_BEFORE_SUFFIX = ".before.json"  # what the node had before it was started
 _STALE_SECONDS = 86400.0  # seconds after which nobody writes an unfinished file any more
 
@@ -240,22 +239,34 @@ class LogArchive:
 
         return load_state_file(saved.path.with_suffix(_VERDICT_SUFFIX), Verdict)
 
-    def note_awaited_token(self, instance: str, node: str, container_id: str) -> None:
+    def note_awaited_token(self, node: str, container_id: str) -> None:
         """Note that no token of this container's model was seen yet, whatever becomes of the start. Raises OSError."""
-        self._write_beside_log(instance, node, container_id, _AWAITED_SUFFIX, "")
+        folder = self._awaited_folder(node)
+        make_private_directory(folder)
+        for old in sorted(folder.iterdir(), key=lambda path: path.stat().st_mtime)[: -_MAX_LOGS + 1]:
+            old.unlink(missing_ok=True)
+        (folder / container_id[:12]).touch(0o600)
 
-    def awaits_token(self, instance: str, node: str, container_id: str) -> bool:
-        """Tell whether the start of this container, from here, saw no token: it is under way, was left, or failed."""
-        return self._find_beside_log(instance, node, container_id, _AWAITED_SUFFIX) is not None
+    def list_awaited_tokens(self, node: str) -> frozenset[str]:
+        """Return the containers, by the first 12 digits of their ids, whose starts from here saw no token: a start is under
+        way, was left, or failed.
+        """
+        try:
+            return frozenset(os.listdir(self._awaited_folder(node)))  # noqa: PTH208  # at each look at a node
+        except OSError:
+            return frozenset()
 
     def note_token(self, instance: str, node: str, container_id: str) -> None:
         """Note that a token was seen: a verdict that says there was none is deleted, too."""
-        if (awaited := self._find_beside_log(instance, node, container_id, _AWAITED_SUFFIX)) is not None:
-            verdict = self._find_beside_log(instance, node, container_id, _VERDICT_SUFFIX)
-            with suppress(OSError):
-                for path in (awaited, verdict):
-                    if path is not None:
-                        path.unlink()
+        awaited = self._awaited_folder(node) / container_id[:12]
+        with suppress(OSError):
+            awaited.unlink()
+            if (verdict := self._find_beside_log(instance, node, container_id, _VERDICT_SUFFIX)) is not None:
+                verdict.unlink()
+
+    def _awaited_folder(self, node: str) -> Path:
+        """Return the folder of one node's marks: one listing answers for all of its containers."""
+        return self.directory / "awaited" / safe_file_name(node)
 
     def _find_beside_log(self, instance: str, node: str, container_id: str, suffix: str) -> Path | None:
         return next(iter(self._find_files(instance, node, f"*-{container_id[:12]}{suffix}")), None)
@@ -277,7 +288,7 @@ def _prune_folder(folder: Path) -> None:
     """Delete the oldest logs to make room for one more, and unfinished files of a crash."""
     for old in sorted(folder.glob("*.log"))[: -_MAX_LOGS + 1]:
         old.unlink(missing_ok=True)
-    for suffix in (_RECEIPT_SUFFIX, _VERDICT_SUFFIX, _COMMAND_SUFFIX, _AWAITED_SUFFIX, _MEMORY_BEFORE_SUFFIX):
+    for suffix in (_RECEIPT_SUFFIX, _VERDICT_SUFFIX, _COMMAND_SUFFIX, _MEMORY_BEFORE_SUFFIX):
         for temporary in sorted(folder.glob(f"*{suffix}"))[:-_MAX_LOGS]:
             temporary.unlink(missing_ok=True)
     for left in folder.glob(f"*{_UNFINISHED_SUFFIX}"):

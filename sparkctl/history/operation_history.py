@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 from sparkctl.files import open_regular_file
 from sparkctl.history.database import DatabaseUnavailable, HistoryDatabase
-from sparkctl.history.expected_durations import estimate_durations, is_byte_count, is_duration
+from sparkctl.history.expected_durations import (
+    compute_model_key,
+    estimate_durations,
+    find_longest_phases,
+    is_byte_count,
+    is_duration,
+)
 from sparkctl.history.log_archive import LogArchive
 from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.node import NodeName
@@ -28,7 +34,8 @@ if TYPE_CHECKING:
     from sparkctl.history.operation_recorder import OperationRecorder
     from sparkctl.history.tables import StoredOperation
     from sparkctl.model.memory_fit import MeasuredPeak
-    from sparkctl.model.phase import ExpectedDurations, PhaseDuration
+    from sparkctl.model.phase import ExpectedDurations, Phase, PhaseDuration
+    from sparkctl.model.profile import Profile
 
 
 _ID_LENGTH = 12  # digits of a container's id in the history
@@ -193,6 +200,11 @@ class OperationHistory(LogArchive):
     def get_expected_durations(self, profile: str, digest: str, node: str, kind: str = "") -> ExpectedDurations:
         """Return how long a start usually takes, and each of its parts; see `estimate_durations`."""
         return estimate_durations(self._load_start_results(), profile, digest, node, kind)
+
+    def find_longest_phases(self, profile: Profile, node: str = "") -> dict[Phase, float]:
+        """Return the longest time that each phase of such a start took on a node, "" for any, as far as it was measured."""
+        kind = compute_model_key(profile.image, profile.model.path)
+        return find_longest_phases(self._load_start_results(), profile.name, profile.digest, node, kind)
 
     def get_recent_profiles(self, most: int) -> tuple[str, ...]:
         """Return the names of the profiles that were started last, the latest first."""

@@ -58,6 +58,7 @@ from sparkctl.logs.line_patterns import (
     is_below_error,
     is_group_of_exceptions,
     is_harmless,
+    is_no_server_s,
     is_own_request,
     is_warning,
     looks_like_error,
@@ -284,7 +285,8 @@ class LogDiagnosis:
 
     If the log has several ``runs``, all this is about the last, which began at line ``run_began``; ``before`` is why the run
     before it ended. ``lines`` counts all lines. ``is_stopped``: the log ends with a requested stop;
-    ``sounds_like_an_engine``: some line is one that an engine prints.
+    ``sounds_like_an_engine``: some line is one that an engine prints. ``unproved``: why it is not known that a running engine
+    works, where no answer of it was seen; its log does not tell that.
     """
 
     engine: str | None
@@ -303,6 +305,7 @@ class LogDiagnosis:
     is_stopped: bool
     sounds_like_an_engine: bool
     reading: LogReading | None
+    unproved: str | None = None
 
 
 _MAX_REPORTED_DURATIONS = 64
@@ -630,7 +633,7 @@ class LogAnalyzer:
         seen, latest = self.final_error, self.latest_line
         if seen is None or latest is None:
             return None
-        if self._is_error_at_work(seen):
+        if self._is_error_at_work(seen) or is_no_server_s(seen.text):
             return None
         if not seen.text.startswith('{"') and not looks_like_error(QUOTED_WORDS.sub("", seen.text)):
             return None

@@ -237,6 +237,11 @@ def says_it_fails(text: str) -> bool:
     return _FAILS.match(text) is not None or tells_exit_status(text)
 
 
+def is_no_server_s(text: str) -> bool:
+    """Tell whether the kernel or a test runner wrote this line: its word for a failure is not that of the program that a log is of."""
+    return _KERNEL_LINE.match(text) is not None or _TEST_SUMMARY.match(text) is not None
+
+
 _ADVICE_STARTS = ("Please ", "See ", "Try ", "Run ", "Use ", "For more ", "To fix ", "hint: ", "Hint: ", "HINT: ")
 
 
@@ -355,10 +360,19 @@ _SOURCE_NAME = (
     r"|[A-Z][a-z]{2} \d{1,2}, \d{4} @ \d\d:\d\d:\d\d\.\d{3} {1,8}"  # Kibana
     r"|\[\d\d:\d\d:\d\d\] \w{1,32}/[A-Z]{1,16} {1,8}"  # [16:10:33] stdout/INFO
     # journald, syslog; a month in another language has letters that are not ASCII
-    r"|(?:[A-Z][a-z]{2} [ \d]\d|\d{1,2}[^ -~]{1,9} [ \d]?\d) \d\d:\d\d:\d\d [\w.-]{1,64} [\w./@-]{1,64}(?:\[\d+\])?: "
+    r"|(?:[A-Z][a-z]{2} [ \d]\d|\d{1,2}[^ -~]{1,9} [ \d]?\d) \d\d:\d\d:\d\d [\w.-]{1,64} (?!kernel: )[\w./@-]{1,64}(?:\[\d+\])?: "
     r")?+"
 )
 _STREAM_NAME = r"(?:std(?:out|err) (?:[FP] )?|[\w.-]{1,99} >> |[\w.-]{1,64} [\w./@-]{1,64}\[\d+\]: )?+"  # kubernetes' stream, journald short-iso
+_KERNEL_LINE = lazy_pattern.compile(
+    rf"(?:<\d+>|[a-z]{{2,8}} {{0,3}}:[a-z]{{2,8}} {{0,3}}: )?\[ {{0,5}}\d{{1,8}}\.\d{{6}}\] "
+    rf"|\[[A-Z][a-z]{{2}} [A-Z][a-z]{{2}} [ \d]\d {CLOCK} \d{{4}}\] |(?:(?:.{{1,40}} )?[\w.-]{{1,64}} )?kernel: "
+)
+# pytest, unittest, cargo, go, mocha and jest, TAP: how tests went says nothing of a server.
+_TEST_SUMMARY = lazy_pattern.compile(
+    r"=+ .*\b\d+ (?:failed|passed|errors?)\b.* in [\d.]+s|(?:FAILED|ERROR) \S+::|FAILED \((?:failures|errors)=|test result: FAILED"
+    r"|error: test failed|(?:--- )?FAIL\b|Tests?(?: Suites)?: +\d+ failed|not ok \d+|\d+ (?:failing|failed|tests? failed)\b"
+)
 # In this order, each at most once.
 _PREFIX_MATCHER = lazy_pattern.compile(f"{_SOURCE_NAME}(?P<when>{_TIMESTAMP})?+{_STREAM_NAME}", re.ASCII)
 _QUOTING_PATTERN = lazy_pattern.compile(r"(?:[ \t]{0,3}>[ \t]?)+|#{1,2} | {2,}|\t+")

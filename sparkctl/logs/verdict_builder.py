@@ -18,6 +18,7 @@ from sparkctl.model.text.sanitize import sanitize_line, truncate_text
 from sparkctl.model.text.secrets import redact
 from sparkctl.model.text.units import GIB, format_size, parse_size
 from sparkctl.model.verdict import (
+    DROP_CACHES_REMEDY,
     LAST_LINE_ORIGIN,
     MAX_EVIDENCE_CHARS,
     ChangeDirection,
@@ -225,7 +226,7 @@ def build_verdict_from_line(
         cause=failure.cause,
         summary=_redact_text(_format_summary(seen, failure)),
         evidence=(*build_line_evidence(seen), *more),
-        remedy=_redact_text(failure.remedy),
+        remedy=_redact_text(_format_remedy(failure, plan)),
         field=failure.field,
         edit=_suggest_edit(failure, plan),
         confidence=failure.confidence,
@@ -331,6 +332,13 @@ def _format_summary(seen: EvidenceLine, failure: Failure) -> str:
     # uvicorn says that its start is complete before it binds the port
     is_serving = seen.serving and failure.cause is not FailureCause.PORT_IN_USE
     return f"While serving: {failure.summary}" if is_serving and not is_said else failure.summary
+
+
+def _format_remedy(failure: Failure, plan: LaunchPlan | None) -> str:
+    """Return what to do, without what the start did already."""
+    if plan is None or not plan.drop_caches:
+        return failure.remedy
+    return " ".join(failure.remedy.replace(DROP_CACHES_REMEDY, "").split())
 
 
 def _suggest_edit(failure: Failure, plan: LaunchPlan | None) -> FieldChange | None:

@@ -98,8 +98,8 @@ class BootEnd:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelLog:
-    """The kernel's log as it was read once, ``now``. ``oldest``: from when on it is complete. Both in unix seconds by the
-    node's clock.
+    """The kernel's log as it was read once, ``now``. ``oldest``: from when on it is complete; ``booted``: when this boot began.
+    All in unix seconds by the node's clock.
     """
 
     now: float
@@ -107,6 +107,7 @@ class KernelLog:
     source: str | None = None
     trouble: str | None = None
     oldest: float | None = None
+    booted: float | None = None
     skipped: int = 0
     kernel: str | None = None
     boot_before: BootEnd | None = None

@@ -8,6 +8,9 @@ from types import MappingProxyType
 
 from sparkctl.model.lazy_dataclass import dataclass
 
+# A sentence of its own in a remedy: a verdict leaves it out where the start has just done it.
+DROP_CACHES_REMEDY = "Drop the page caches before the start (sparkctl drop-caches)."
+
 
 class FailureCause(StrEnum):
     """A closed set, each with its meaning in `CAUSE_MEANINGS`. An error without a cause of its own is ``crashed``, with

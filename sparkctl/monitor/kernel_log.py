@@ -150,6 +150,7 @@ def decode_kernel_log(output: bytes) -> KernelLog:
         source=reading.source,
         trouble=None if reading.trouble is None else truncate_text(sanitize_line(reading.trouble), _MAX_TEXT_CHARS),
         oldest=None if reading.oldest is None else boot + reading.oldest,
+        booted=None if times.since_boot is None else times.now - times.since_boot,
         skipped=reading.skipped or 0,
         kernel=None if times.kernel is None else truncate_text(sanitize_line(times.kernel), _MAX_TEXT_CHARS),
         boot_before=_decode_boot_end(data.get("before")),
@@ -160,6 +161,7 @@ def decode_kernel_log(output: bytes) -> KernelLog:
 class _Times:
     now: float
     uptime: float
+    since_boot: float | None = None
     kernel: str | None = None
 
 
@@ -188,6 +190,7 @@ def _decode_boot_end(data: object) -> BootEnd | None:
 _TIMEOUT_SECONDS = 10.0
 _BOOT_BEFORE_TIMEOUT_SECONDS = 60.0
 _MAX_EVENTS = 200
+_CLOCK_STEP_SECONDS = 1.0  # by which the node's clock was set, and not just kept in step
 _NEWS_SECONDS = 30.0  # seconds before the first sample from which on an event is news
 READ_RIGHT_REMEDY = (
     "sudo usermod -aG adm $USER on the node, then log in again; or for all users: sudo sysctl kernel.dmesg_restrict=0"
@@ -228,24 +231,31 @@ class KernelHistory:
         self.is_read = False  # a sample told of it, though perhaps of no line
         self.skipped = 0  # lines of floods
         self._boot: str | None = None
+        self._uptime, self._began = 0.0, 0.0  # of the last sample; when its boot began, in unix seconds
         self._news_from: float | None = None
         self._read_until = -1.0  # seconds since boot of the last line that was sent
         self._counts: Counter[tuple[str, str | None]] = Counter()  # how many lines with these words were sent
 
     def add_sample(self, sample: Sample, boot: str | None) -> tuple[KernelEvent, ...]:
         """Add the events of a sample; return those that are news: logged since sparkctl looks."""
-        if boot != self._boot:
+        began = sample.time - sample.uptime
+        if boot != self._boot or sample.uptime < self._uptime:
             self._boot, self._news_from, self._read_until = boot, None, -1.0
             self._counts.clear()
             self.events.clear()
             self.skipped = 0
+        elif abs(step := began - self._began) > _CLOCK_STEP_SECONDS:
+            # the node's clock was set: each event is as long ago as before
+            for at, one in enumerate(self.events):
+                self.events[at] = replace(one, at=one.at + step, last=one.last + step)
+            self._began = began
         if self._news_from is None:
-            self._news_from = sample.uptime - _NEWS_SECONDS
+            self._began, self._news_from = began, sample.uptime - _NEWS_SECONDS
+        self._uptime = sample.uptime
         if sample.kernel is None:
             return ()
         self.is_read, self.trouble = True, sample.kernel.trouble
         self.skipped += sample.kernel.skipped or 0
-        began = sample.time - sample.uptime
         found = decode_kernel_lines(self._list_new_lines(sample.kernel.lines), lambda at: began + at)
         self.events += found
         news = self._news_from + began
@@ -285,6 +295,7 @@ def format_log_start(log: KernelLog) -> str:
 
 _ORIGIN = "kernel"
 _BEFORE_END_SECONDS = 120.0  # an event of the machine so long before the end belongs to it
+_CLOCK_SET_SECONDS = 30.0  # by which a node's clock may be set soon after a boot
 _END_SLACK_SECONDS = 60.0  # Docker reports an end late
 _START_SLACK_SECONDS = 2.0  # what the kernel logged before the container was started is not about it
 _CLOCK_DRIFT = 2 / 86400  # the kernel's clock drifts against the node's, by a second a day
@@ -335,6 +346,8 @@ async def ask_kernel_log(
 
 def add_kernel_evidence(verdict: Verdict, log: KernelLog | None, container: Container, name: str) -> Verdict:
     """Return the verdict with the kernel's evidence."""
+    if log is not None and _went_down_with_machine(container, log):
+        return _apply_reboot(verdict, log, name)
     if log is None or log.source is None:
         return _add_missing_right(verdict, log)
     verdict = _add_known_fault(verdict, log)
@@ -361,6 +374,30 @@ def add_kernel_evidence(verdict: Verdict, log: KernelLog | None, container: Cont
         remedy = _NOT_THE_KERNEL_REMEDY if verdict.cause is FailureCause.KILLED else verdict.remedy
         return replace(verdict, evidence=(*verdict.evidence, Evidence(nothing, _ORIGIN)), remedy=remedy)
     return verdict
+
+
+def _went_down_with_machine(container: Container, log: KernelLog) -> bool:
+    """Tell whether a container was started in an earlier boot and never ended there: Docker calls it ended when it starts again."""
+    began, ended = container.started, container.finished
+    if container.is_alive or log.booted is None or began is None or ended is None:
+        return False
+    return began + _CLOCK_SET_SECONDS < log.booted < ended
+
+
+def _apply_reboot(verdict: Verdict, log: KernelLog, name: str) -> Verdict:
+    """Return the verdict for what a restart of its machine ended: no line of this boot's log is about that."""
+    booted = "" if log.booted is None else f" at {format_date_time(log.booted, has_seconds=True)}"
+    fact = Evidence(f"the machine was booted{booted}, after this container was started and before it ended", _ORIGIN)
+    if verdict.cause not in _OPEN_CAUSES:
+        return replace(verdict, evidence=(*verdict.evidence, fact))
+    return replace(
+        verdict,
+        summary=f"{name} ended because its machine went down while it ran, and was booted again{booted}.",
+        evidence=(fact, *verdict.evidence),
+        remedy="sparkctl doctor tells how the boot before ended, and what stood before it: a freeze when memory ran out, heat, the "
+        f"power, or a restart on purpose. Then start {name} again.",
+        confidence=Confidence.LIKELY,
+    )
 
 
 def _tells_of_short_memory(event: KernelEvent) -> bool:

@@ -171,16 +171,17 @@ async def _complete_status_view(
 
 
 def note_unproved_starts(ctx: CommandContext, session: NodeSession, containers: Iterable[Container]) -> None:
-    """Mark the running containers whose start, from this computer, saw no token: nothing takes them as ready before one came.
+    """Mark the containers whose start, from this computer, saw no token: nothing takes them as ready before one came.
 
     A start that is still watched asks for the token itself; one that was left is asked for by whoever looks.
     """
     session.doubted.clear()
     session.awaited.clear()
+    node = session.node.name
+    awaited = ctx.history.list_awaited_tokens(node)
     for one in containers:
-        name, node = one.instance_name, session.node.name
-        if one.is_managed and one.is_alive and ctx.history.awaits_token(name, node, one.id):
-            recent = ctx.history.list_operations(name, node, most=3)
+        if one.is_managed and one.id[:12] in awaited:
+            recent = ctx.history.list_operations(one.instance_name, node, most=3)
             is_watched = any(each.is_running and each.kind == "start" for each in recent)
             (session.awaited if is_watched else session.doubted).add(one.id)
 
@@ -386,7 +387,7 @@ async def build_instance_view(session: NodeSession, container: Container, memory
         profile=container.get_label(ContainerLabel.PROFILE),
         engine=container.get_label(ContainerLabel.ENGINE),
         operator=container.get_label(ContainerLabel.OPERATOR),
-        endpoint=format_endpoint_url(session.node, parse_port_label(container)),
+        endpoint=format_endpoint_url(session.node, parse_port_label(container)) if container.is_alive else None,
         port=parse_port_label(container),
         expected=parse_expected_memory_label(container),
         rank=parse_rank_label(container),
@@ -458,7 +459,7 @@ async def _read_phase(session: NodeSession, container: Container) -> tuple[Phase
         if why is None and ended.exit_code == _SIGKILL_EXIT:
             why = await _describe_oom_kill(session, ended)
         if not failed and ended.exit_code == 0:
-            why = await _find_hidden_failure(session, container)
+            why = await _describe_unasked_end(session, container)
             failed = why is not None
         return (Phase.FAILED if failed else Phase.STOPPED), None, why
     if container.state is ContainerState.PAUSED:
@@ -610,8 +611,9 @@ async def _read_phase_from_log(
     return (log.phase if log.fatal_line is None else Phase.FAILED), log.step, why_not
 
 
-async def _find_hidden_failure(session: NodeSession, container: Container) -> str | None:
-    """Return the failure at the end of the log: vLLM with a killed engine core also ends with exit code 0."""
+async def _describe_unasked_end(session: NodeSession, container: Container) -> str | None:
+    """Return why an end with exit code 0 is no stop: the failure at the end of its log, as of vLLM with a killed engine core, or
+    that it never was ready, as `up` says."""
     from sparkctl.engines.base import FailureWeight
 
     try:
@@ -619,9 +621,15 @@ async def _find_hidden_failure(session: NodeSession, container: Container) -> st
     except DockerError:
         return None  # for example, it is being removed
     root = None if log is None else log.root_failure
-    if root is None or root.failure is None or root.failure.weight < FailureWeight.DEATH:
+    if root is not None and root.failure is not None and root.failure.weight >= FailureWeight.DEATH:
+        return f"it ended with exit code 0, although it was not asked to: {root.failure.summary}"
+    if log is None or log.stopped is not None:
         return None
-    return f"it ended with exit code 0, although it was not asked to: {root.failure.summary}"
+    is_whole = log.latest_line is None or log.latest_line.number < _TAIL_LINES
+    saw_no_token = container.id in session.doubted | session.awaited and not log.has_served
+    if saw_no_token or (is_whole and log.ready.line is not None and not log.was_ready):
+        return "it ended by itself, with exit code 0, before it was ready"
+    return None
 
 
 async def _was_asked_to_stop(session: NodeSession, container: Container) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sparkctl import node as node_programs
 from sparkctl.context import CommandContext
@@ -19,6 +20,9 @@ from sparkctl.model.text.sanitize import sanitize_line, truncate_text
 from sparkctl.model.text.units import format_time_of_day
 from sparkctl.node.node_inspection import JournalFile
 from sparkctl.transport.node_session import NodeSession
+
+if TYPE_CHECKING:
+    from sparkctl.model.events import Emit
 
 SCRIPT_MARKER = "# sparkctl journal 1"
 NO_JOURNAL = ""  # the text if there is no journal
@@ -165,11 +169,22 @@ async def refuse_during_switch(session: NodeSession, *, is_held: bool) -> None:
     raise build_switch_refusal(session.node.name, view, is_held=is_held)
 
 
-def refuse_if_journal_found(node: NodeName, ctx: CommandContext, seen: JournalFile | None) -> None:
-    """Do the same with a journal that was already read; steps of the switch itself, which hold the node's lock, may go on."""
+def refuse_if_journal_found(
+    node: NodeName, ctx: CommandContext, seen: JournalFile | None, dry_run: Emit | None = None
+) -> None:
+    """Do the same with a journal that was already read; steps of the switch itself, which hold the node's lock, may go on.
+
+    ``dry_run``: what is asked for changes nothing, so a switch that runs is only a warning, which this emits.
+    """
     view = build_journal_view(seen)
-    if node not in ctx.holds and view.found is not JournalPresence.NONE:
-        raise build_switch_refusal(node, view, is_held=view.is_held)
+    if node in ctx.holds or view.found is JournalPresence.NONE:
+        return
+    refusal = build_switch_refusal(node, view, is_held=view.is_held)
+    if dry_run is None or not view.is_held:
+        raise refusal
+    from sparkctl.model.events import WarningEmitted  # `status` needs none of the events
+
+    dry_run(WarningEmitted(ctx.clock.unix_time(), node, refusal.message, refusal.hint))
 
 
 def build_switch_refusal(node: str, view: SwitchJournalStatus, *, is_held: bool) -> SwitchInProgress:

@@ -14,7 +14,7 @@ from functools import partial
 from sparkctl.concurrency import BackgroundTasks, gather_or_cancel
 from sparkctl.context import CommandContext
 from sparkctl.errors import InvalidInput, NodeError, NodeStarved
-from sparkctl.model.events import Emit, Event, FindingReported, NodeStateChanged, SampleArrived
+from sparkctl.model.events import Emit, Event, FindingReported, NodeStateChanged, SampleArrived, SwitchJournalReported
 from sparkctl.model.finding import Severity
 from sparkctl.model.kernel_event import KernelLine
 from sparkctl.model.node import Node, NodeName, NodeState
@@ -32,6 +32,7 @@ from sparkctl.monitor.node_views import NodeTelemetryView
 from sparkctl.monitor.recording import RecordingPlayer
 from sparkctl.monitor.sampler import INTERACTIVE_INTERVAL, NodeSampler
 from sparkctl.monitor.store import Store
+from sparkctl.monitor.switch_journal_io import read_journal
 from sparkctl.node.agent_decoder import AgentHello
 from sparkctl.transport.node_session import NodeSession, SharedSession, isolate_node_failures
 
@@ -111,6 +112,8 @@ async def _read_session_load(ctx: CommandContext, session: NodeSession, emit: Em
     (arrived, hello), listed = await gather_or_cancel(
         _read_second_sample(session), read_container_list(session, ContainerInspections(session), ctx)
     )
+    if any(one.ours and not one.is_alive for one in listed.instances):  # a switch may have stopped it, and keep it
+        emit(SwitchJournalReported(session.clock.unix_time(), session.node.name, await read_journal(session)))
     emit(listed)
     emit(arrived)
     for one in node_settings.list_setting_problems(session.node.name, hello, arrived.sample):

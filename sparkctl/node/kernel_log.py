@@ -34,6 +34,7 @@ MAX_LINE_CHARS = 400
 READ_BYTES = 1 << 16
 MAX_READ_BYTES = 1 << 18  # of one reading from a pipe
 DMESG_PAUSE_SECONDS = 10
+PRINT_END = b"--"  # after each print of dmesg
 JOURNAL_LINES, BOOT_END_LINES, BOOT_END_SHOWN = 5000, 60, 6
 JOURNAL_TIMEOUT_SECONDS = 20.0
 JOURNAL_FORMAT = ("--no-pager", "--quiet", "--no-hostname")
@@ -136,18 +137,25 @@ class KmsgFile:
 
 
 class LogPipe:
-    """The output of a program that prints the kernel's log. ``repeats``: it prints everything again and again;
-    ``follows``: it must not end.
+    """The output of a program that prints the kernel's log. ``repeats``: it prints everything again and again, with `PRINT_END`
+    after each print; ``skips_first``: what the first print holds is old; ``follows``: it must not end.
     """
 
     def __init__(
-        self, name: str, argv: list[str], pattern: re.Pattern[bytes], repeats: bool = False, follows: bool = True
+        self,
+        name: str,
+        argv: list[str],
+        pattern: re.Pattern[bytes],
+        repeats: bool = False,
+        skips_first: bool = False,
+        follows: bool = True,
     ) -> None:
         self.name = name
         self.pattern = pattern
         self.repeats = repeats
         self.follows = follows
-        self.newest = -1.0
+        self.is_skipping = skips_first
+        self.newest = self.printed = -1.0  # the latest line of the prints before, and of all
         self.lost = 0  # what is not read yet stays in the pipe
         self.left = b""
         self.has_ended = False
@@ -169,14 +177,17 @@ class LogPipe:
         *lines, self.left = self.left.split(b"\n")
         self.left = self.left[:READ_BYTES]
         found = []
-        newest = self.newest
         for line in lines:
+            if self.repeats and line == PRINT_END:
+                self.newest, self.is_skipping = self.printed, False
+                continue
             match = self.pattern.fullmatch(line)
             at = float(match.group(1)) if match else 0.0
-            if match is None or (self.repeats and at <= newest):
+            if match is None or (self.repeats and at <= self.newest):
                 continue
-            self.newest = max(self.newest, at)
-            found.append((at, match.group(2)))
+            self.printed = max(self.printed, at)
+            if not self.is_skipping:
+                found.append((at, match.group(2)))
         return found
 
 
@@ -328,11 +339,17 @@ def open_kernel_log(root: str, history: bool = True, follows: bool = True) -> Ke
 
 
 def open_dmesg(history: bool, follows: bool) -> LogPipe:
-    """Return the kernel's buffer as dmesg prints it, again and again if it ``follows``."""
-    command = f"while dmesg -r; do sleep {DMESG_PAUSE_SECONDS}; done" if follows else "dmesg -r"
-    pipe = LogPipe("dmesg", ["sh", "-c", command], DMESG_PATTERN, repeats=True, follows=follows)
-    pipe.newest = -1.0 if history else time.monotonic()  # what is older is skipped as what was read before
-    return pipe
+    """Return the kernel's buffer as dmesg prints it, again and again if it ``follows``.
+
+    Without ``history`` the first print is skipped. No time of ours tells what is old: the kernel's clock drifts against it, by
+    a minute a month.
+    """
+    command = (
+        f"while dmesg -r; do echo {PRINT_END.decode()}; sleep {DMESG_PAUSE_SECONDS}; done" if follows else "dmesg -r"
+    )
+    return LogPipe(
+        "dmesg", ["sh", "-c", command], DMESG_PATTERN, repeats=True, skips_first=not history, follows=follows
+    )
 
 
 def has_program(name: str) -> bool:
@@ -437,6 +454,9 @@ def main(words: list[str]) -> None:
     reader.pci_place = root + PCI_PLACE
     read_everything(reader)
     message: Json = {"kernel_log": KERNEL_LOG_PROTOCOL, "now": time.time(), "uptime": time.monotonic()}
+    message["since_boot"] = time.clock_gettime(
+        time.CLOCK_BOOTTIME
+    )  # the time asleep is in it, as in no line of the log
     message["kernel"] = os.uname().release
     message["log"] = reader.build_message()
     message["before"] = read_boot_before() if "--boot-before" in words and not root else None

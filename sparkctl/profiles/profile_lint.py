@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from sparkctl import engines
@@ -15,9 +17,11 @@ from sparkctl.engines.traps.profile_traps import check_traps
 from sparkctl.errors import InvalidInput, OperationRefused
 from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.memory_fit import FitOutcome, MemoryFit
+from sparkctl.model.phase import Phase
 from sparkctl.model.profile import Profile
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.secrets import find_secret_arguments, find_secret_values, list_secret_spellings, redact
+from sparkctl.model.text.units import format_duration
 from sparkctl.model.verdict import FieldChange
 from sparkctl.profiles.env_references import find_engine_secrets
 from sparkctl.profiles.yaml_reader import FileIssue, FilePosition
@@ -29,6 +33,8 @@ if TYPE_CHECKING:
 
 _MAX_CHANGES = 4  # settings that one proposal may have
 
+TimeOfPhases = Mapping[Phase, float]
+_NOT_MEASURED: TimeOfPhases = MappingProxyType({})
 FitsOfProfile = Callable[[Profile], Sequence[MemoryFit]]
 # The profile with these fields changed. Raises `InvalidInput`.
 LoadWithChanges = Callable[[Sequence[FieldChange]], Profile]
@@ -85,10 +91,16 @@ class LintResult:
         return tuple(one for one in self.diagnostics if one.level is level)
 
 
-def lint_profile_file(library: ProfileLibrary, path: Path, version: str | None = None) -> LintResult:
+def lint_profile_file(
+    library: ProfileLibrary,
+    path: Path,
+    version: str | None = None,
+    find_times: Callable[[Profile], TimeOfPhases] = lambda _: _NOT_MEASURED,
+) -> LintResult:
     """Return all diagnostics of a profile's file, from top to bottom.
 
-    ``version``: check against the flags of this engine version instead of the image's. Raises `InvalidInput` for a file
+    ``version``: check against the flags of this engine version instead of the image's; ``find_times``: what `lint_profile` calls
+    ``took``. Raises `InvalidInput` for a file
     that cannot be read.
     """
     from sparkctl.profiles.yaml_reader import InvalidFile
@@ -104,7 +116,9 @@ def lint_profile_file(library: ProfileLibrary, path: Path, version: str | None =
     secrets = _find_lint_secrets(profile)
     found = [
         replace(one, settings=list_proved_settings(one.setting, load_changed)) if one.setting else one
-        for one in (_build_diagnostic(message, tree, secrets) for message in lint_profile(profile, chosen))
+        for one in (
+            _build_diagnostic(message, tree, secrets) for message in lint_profile(profile, chosen, find_times(profile))
+        )
     ]
     if chosen is not None and chosen.basis is not CatalogueMatch.EXACT:
         found.append(_build_diagnostic(_build_version_message(profile, chosen), tree, secrets))
@@ -112,16 +126,19 @@ def lint_profile_file(library: ProfileLibrary, path: Path, version: str | None =
 
 
 def lint_profile(
-    profile: Profile, chosen: CatalogueChoice | None = None, usual: float | None = None
+    profile: Profile, chosen: CatalogueChoice | None = None, took: TimeOfPhases = _NOT_MEASURED
 ) -> tuple[LintMessage, ...]:
-    """Return the diagnostics of a profile: its flags, where the engine has a catalogue, and the known traps that it shows.
+    """Return the diagnostics of a profile: its flags, where the engine has a catalogue, the known traps that it shows, and
+    limits that such a start has exceeded.
 
-    ``usual``: seconds that such a start takes, None if not known.
+    ``took``: the longest seconds of each phase of such a start, as far as it was measured.
     """
+    loading = took.get(Phase.LOADING)
     chosen = chosen or engine_flags.choose_catalogue(profile.engine, profile.image, profile.engine_version)
     if chosen is None:
-        return tuple(check_traps(profile, None, profile.engine_version, usual))
-    traps = check_traps(profile, flag_check.read_flag_settings(profile, chosen.catalogue), chosen.version, usual)
+        return (*check_traps(profile, None, profile.engine_version, loading), *_check_time_limits(profile, took))
+    settings = flag_check.read_flag_settings(profile, chosen.catalogue)
+    traps = (*check_traps(profile, settings, chosen.version, loading), *_check_time_limits(profile, took))
     flags = flag_check.check_flags(
         profile,
         engines.load_engine(profile.engine),
@@ -131,7 +148,23 @@ def lint_profile(
         is_certain=chosen.basis is CatalogueMatch.EXACT,
         version=chosen.version,
     )
-    return _join_same_places(flags, tuple(traps))
+    return _join_same_places(flags, traps)
+
+
+def _check_time_limits(profile: Profile, took: TimeOfPhases) -> Iterator[LintMessage]:
+    limits = profile.start.timeouts
+    for field in fields(limits):
+        limit, seconds = getattr(limits, field.name), took.get(Phase(field.name), 0.0)
+        if seconds > limit:
+            name = f"start.timeouts.{field.name}"
+            yield LintMessage(
+                kind=LintRule.TIME_LIMIT,
+                level=LintSeverity.WARNING,
+                where=tuple(name.split(".")),
+                message=f"{name} {format_duration(limit)} is shorter than such a start took: {format_duration(seconds)}",
+                on_key=False,
+                setting=f"{name}={math.ceil(seconds / 30)}m",
+            )
 
 
 def _join_same_places(flags: tuple[LintMessage, ...], traps: tuple[LintMessage, ...]) -> tuple[LintMessage, ...]:
@@ -154,16 +187,16 @@ def _join_same_places(flags: tuple[LintMessage, ...], traps: tuple[LintMessage, 
 
 
 def list_start_warnings(
-    profile: Profile, library: ProfileLibrary | None = None, usual: float | None = None
+    profile: Profile, library: ProfileLibrary | None = None, took: TimeOfPhases = _NOT_MEASURED
 ) -> tuple[StartWarning, ...]:
     """Return the warnings before a start: each error and warning, with its possible fixes.
 
-    ``library``: where to look for relatives of the profile without this trap; ``usual``: seconds that such a start takes.
+    ``library``: where to look for relatives of the profile without this trap; ``took`` as in `lint_profile`.
     """
     secrets = _find_lint_secrets(profile)
     chosen = engine_flags.choose_catalogue(profile.engine, profile.image, profile.engine_version)
     is_certain = chosen is not None and chosen.basis is CatalogueMatch.EXACT
-    found = [one for one in lint_profile(profile, chosen, usual) if one.level is not LintSeverity.INFO]
+    found = [one for one in lint_profile(profile, chosen, took) if one.level is not LintSeverity.INFO]
     has_trap = any(one.kind is LintRule.KNOWN_TRAP for one in found)
     others = _list_trap_free_relatives(profile, library) if library is not None and has_trap else ()
     return tuple(

@@ -103,6 +103,7 @@ def describe_value(item: YamlValue) -> str:
     return "a list" if isinstance(item.value, tuple) else quote_source(item.raw)
 
 
+EMPTY_FILE_TEXT = "the file is empty"
 MAX_BYTES = 64 * 1024
 MAX_DEPTH = 20
 MAX_ALIASES = 32
@@ -208,7 +209,7 @@ def parse_yaml(raw: bytes, file: str) -> YamlValue:
     text = reader.decode_text(raw)
     root = reader.build_tree(text) if not reader.faults else None
     if reader.faults or root is None:
-        raise InvalidFile(reader.faults or [FileIssue(FilePosition(file, 1, 1), "the file is empty")])
+        raise InvalidFile(reader.faults or [FileIssue(FilePosition(file, 1, 1), EMPTY_FILE_TEXT)])
     return root
 
 
@@ -280,15 +281,9 @@ class _YamlTreeReader:
                     root = self._read_value(get_event, event, 0)
                 elif isinstance(event, yaml.DocumentStartEvent) and root is not None:
                     self._abort_reading(self._find_place(event), "a second document begins here; a file holds one")
-        except yaml.MarkedYAMLError as error:
-            place = self._mark_to_position(error.problem_mark or error.context_mark, text)
-            self.faults.append(
-                FileIssue(place, _explain_parser_problem(error.problem or error.context or "this is not YAML"))
-            )
         except yaml.YAMLError as error:
-            self.faults.append(
-                FileIssue(FilePosition(self.file, 1, 1), _explain_parser_problem(str(error).splitlines()[0]))
-            )
+            mark, what = explain_parser_error(error)
+            self.faults.append(FileIssue(self._mark_to_position(mark, text), what))
         except _AbortReadingError:
             pass
         return root
@@ -404,16 +399,37 @@ def _dump_json_scalar(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _explain_parser_problem(problem: str) -> str:
-    """Return the parser's message with the usual cause added."""
-    if "nesting depth" in problem:  # libyaml has a bound of its own, and reads ahead
-        return f"nested deeper than {MAX_DEPTH}"
-    if "cannot start any token" in problem:
-        return f"{problem}; indent with spaces, and quote text that begins with @, `, % or a tab"
-    if "mapping values are not allowed" in problem:
-        return f"{problem}; is this line indented too far? If not, quote text that holds ': '"
-    if "tab character" in problem:
-        return f"{problem}; indent with spaces"
-    if "did not find expected key" in problem or "could not find expected ':'" in problem:
-        return f"{problem}; is a line indented differently from the ones around it?"
-    return problem
+# What the parser says, by a part of its words, the first that it holds counts; libyaml and the parser in Python say it differently.
+_PARSER_PROBLEMS = (
+    ("nesting depth", f"nested deeper than {MAX_DEPTH}"),  # libyaml has a bound of its own, and reads ahead
+    ("start any token", "no value begins like this: indent with spaces, and quote text that begins with @, `, % or a tab"),
+    ("mapping values", "no `: ` can stand here: is this line, or the one above it, indented too far? If not, quote text that holds ': '"),
+    ("tab character", "a tab stands here: indent with spaces"),
+    ("simple key", "this line is no `key: value`: is its `:` missing, or is it indented differently from the ones around it?"),
+    ("unexpected end of stream", "the quote that begins here has no end: add it"),
+    ("unexpected document", "the quote that begins here has no end: add it"),
+    ("quoted scalar", "this \\ begins no character that YAML knows: write \\\\ for a backslash, or take '...' for \"...\""),
+    ("flow sequence", "the [ that begins here has no end: add `]`, or a missing `,` between its items"),
+    ("flow mapping", "the { that begins here has no end: add `}`, or a missing `,` between its keys"),
+    ("node content", "a value, or the end of [ or {, is missing here: add it, or quote text that begins with `,`, `]` or `}`"),
+    ("block collection", "this is no item of the list above: begin it with `- `, and indent it as the others"),
+    ("block mapping", "this is no key of the map above: is it indented differently from the ones around it, or does a quote end too early?"),
+    ("sequence entries", "no list can begin here: write each `- ` on a line of its own, below its key"),
+    ("block scalar", "only the lines below belong to the text that | or > begins: move this there"),
+    ("scanning an a", "no name stands behind this * or &: quote text that begins with it"),  # an alias, an anchor
+    ("undefined alias", "no & with this name stands above: quote text that begins with *"),
+    ("directive", "no line can begin with %: quote it"),
+    ("tag", "quote text that begins with !"),
+)  # fmt: skip
+_UNKNOWN_PROBLEM = "this is not YAML: compare it with the lines around it"
+# What is looked for at the place where it begins, not where the parser gave up.
+_OPENING_PROBLEMS = ("simple key", "unexpected end of stream", "unexpected document", "flow sequence", "flow mapping")
+
+
+def explain_parser_error(error: Exception) -> tuple[Any, str]:
+    """Return where it is, as the parser's mark, and what is wrong and what to do, for an owner who never saw a YAML parser."""
+    marks = getattr(error, "problem_mark", None), getattr(error, "context_mark", None)
+    problem = f"{getattr(error, 'context', None)} {getattr(error, 'problem', None) or error}"
+    what = next((words for part, words in _PARSER_PROBLEMS if part in problem), _UNKNOWN_PROBLEM)
+    is_opening = any(part in problem for part in _OPENING_PROBLEMS)
+    return (marks[1] or marks[0] if is_opening else marks[0] or marks[1]), what

@@ -144,12 +144,6 @@ class PanelApp(Panel):
         self._has_begun = False
         self._interrupted = -_SECOND_INTERRUPT_SECONDS  # when ctrl+c was pressed last
         self.theme = setup.theme if setup.theme in self.available_themes else DARK_THEME.name
-        if setup.theme is not None and self.theme != setup.theme:
-            self.call_after_refresh(
-                self.show_toast,
-                f"there is no theme {setup.theme}; there are {', '.join(sorted(self.available_themes))}",
-                severity="warning",
-            )
         self.tones = self._build_tones()
 
     # --- life ---

@@ -22,7 +22,7 @@ from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.model.switch_plan import SwitchStep
 from sparkctl.model.text.sanitize import sanitize_line, sanitize_lines
-from sparkctl.model.text.units import format_clock, format_duration, format_time_of_day
+from sparkctl.model.text.units import format_clock, format_duration
 from sparkctl.monitor.activity import Notice
 from sparkctl.monitor.event_log import ContainerChanged, EventLogEntry, KernelEventLogged, StartRefused
 from sparkctl.monitor.node_views import NodeTelemetryView
@@ -227,16 +227,18 @@ def describe_log_entry(one: EventLogEntry) -> tuple[str, TextStyle]:
             raise AssertionError(f"no words for {event!r}")
 
 
-def render_event_log_entry(one: EventLogEntry, names: int, explained: Collection[tuple[NodeName, str]]) -> TextRow:
-    """Return an entry as a row; ``names`` is the width of the node's name. ``explained``: the instances whose failure is explained
-    on the same screen."""
+def render_event_log_entry(
+    one: EventLogEntry, when: str, names: int, explained: Collection[tuple[NodeName, str]]
+) -> TextRow:
+    """Return an entry as a row; ``when``: its time in words; ``names``: the width of the node's name. ``explained``: the instances
+    whose failure is explained on the same screen."""
     words, tone = describe_log_entry(one)
     if isinstance(one.event, CommandEnded) and (one.node, one.event.instance) in explained:
         words = f"{one.event.instance}: failed after {format_clock(one.event.seconds)}"
-    return _render_row(format_time_of_day(one.when, has_seconds=True), one.node, names, sanitize_span(words, tone))
+    return _render_row(when, one.node, names, sanitize_span(words, tone))
 
 
-def render_past_operation(one: OperationRecord, names: int) -> TextRow:
+def render_past_operation(one: OperationRecord, when: str, names: int) -> TextRow:
     """Return what was done before the panel was opened as a row like those of the event log."""
     from sparkctl.views.history_view import (
         choose_outcome_style,
@@ -248,7 +250,7 @@ def render_past_operation(one: OperationRecord, names: int) -> TextRow:
 
     took = describe_duration(one)
     return _render_row(
-        time.strftime("%m-%d", time.localtime(one.began)),
+        when,
         ", ".join(one.nodes),
         names,
         sanitize_span(f"{describe_verb(one)} {describe_subject(one)}: ", TextStyle.LABEL),
@@ -260,7 +262,7 @@ def render_past_operation(one: OperationRecord, names: int) -> TextRow:
 def _render_row(when: str, node: str, names: int, *words: Span) -> TextRow:
     return make_row(
         " ",
-        Span(f"{when:8}  ", TextStyle.UNIT),
+        Span(f"{when}  ", TextStyle.UNIT),
         sanitize_span(f"{pad_text(sanitize_line(node), names)}   ", TextStyle.LABEL),
         *words,
     )

@@ -232,7 +232,8 @@ def test_every_verb_is_known() -> None:
 def list_state(state: Path) -> str:
     """Return the files below the state directory with their modes; times, ids and numbers left out."""
     files = (path for path in state.rglob("*") if path.is_file())
-    names = {re.sub(r"\d{8}-\d{6}-[0-9a-f]{12}", "TIME-CONTAINER", str(one.relative_to(state))): one for one in files}
+    names = {re.sub(r"(?<=/)[0-9a-f]{12}$", "CONTAINER", str(one.relative_to(state))): one for one in files}
+    names = {re.sub(r"\d{8}-\d{6}-[0-9a-f]{12}", "TIME-CONTAINER", name): one for name, one in names.items()}
     return "\n".join(f"{one.stat().st_mode & 0o777:o} {name}" for name, one in sorted(names.items()))
 
 

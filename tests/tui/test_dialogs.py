@@ -171,6 +171,16 @@ async def test_a_click_on_a_hint_is_its_key(tmp_path: Path) -> None:
     assert find_hint_key("5 more below   esc goes back   type to search", 35) is None
 
 
+async def test_a_text_that_comes_before_its_dialog_opens_or_after_it_closed_is_not_drawn(tmp_path: Path) -> None:
+    dialog = TextDialog("text", render_sentence("First."))
+    dialog.set_body(render_sentence("Second."))
+    async with open_dialog(dialog, tmp_path) as (pilot, answers):
+        assert "Second." in read_dialog(pilot)
+        await pilot.press("escape")
+        await wait_until_true(pilot, lambda: answers == [None] and not dialog.query(TextSurface))
+        dialog.set_body(render_sentence("Third."))
+
+
 async def test_a_click_on_a_completion_takes_it(tmp_path: Path) -> None:
     class Verbs:
         verbs = ("pull", "plan", "profiles")

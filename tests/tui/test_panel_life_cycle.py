@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import re
 import subprocess
@@ -13,6 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from sparkctl.cli import panel_launcher
+from sparkctl.cli.command_line_parser import CommandLineParser
+from sparkctl.cli.main import sparkctl_command
 from sparkctl.cli.panel_launcher import _ConfigReloader
 from sparkctl.cli.plain_mode import ChangeReporter
 from sparkctl.config import load_config
@@ -399,6 +403,19 @@ async def test_the_chosen_colours_are_used_the_next_time(tmp_path: Path) -> None
         assert pilot.app.theme == "nord"
         pilot.app.theme = "spark-light"
         await wait_until_true(pilot, lambda: kept == ["spark-light"])
+
+
+@pytest.mark.parametrize(("name", "words"), [("purple", ""), ("spark-lite", "; did you mean `spark-light`?")])
+def test_a_theme_that_there_is_not_is_a_fault_of_the_config(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, words: str
+) -> None:
+    monkeypatch.setenv("SPARKCTL_CONFIG", str(tmp_path / "config.yaml"))
+    (tmp_path / "config.yaml").write_text(f"readonly: true\ntheme: {name}\n")
+    with pytest.raises(InvalidFile, match=re.escape(f"theme: there is no theme `{name}`{words}; there are ")) as raised:
+        panel_launcher.open_panel(lambda: CommandLineParser(sparkctl_command))
+    gc.enable()
+    assert f"{tmp_path}/config.yaml:2:8: " in str(raised.value)
+    assert "spark, spark-light" in str(raised.value)
 
 
 async def test_a_config_may_make_the_panel_read_only_and_the_command_line_more_than_that(tmp_path: Path) -> None:

@@ -81,6 +81,14 @@ def test_no_config_points_to_init(config_file: Path) -> None:
     assert load_config(config_file, required=False) == Config(nodes=())
 
 
+@pytest.mark.parametrize("text", ["", "# nothing\n"])
+def test_an_empty_config_points_to_init_too(config_file: Path, text: str) -> None:
+    config_file.write_text(text)
+    with pytest.raises(InvalidFile, match="the file is empty") as caught:
+        load_config(config_file)
+    assert caught.value.hint == "sparkctl init --replace"
+
+
 def test_a_config_that_others_can_write_is_a_warning(config_file: Path) -> None:
     config_file.write_text("nodes: []\n")
     config_file.chmod(0o666)

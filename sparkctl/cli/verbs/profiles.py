@@ -543,6 +543,8 @@ def check_command(files: tuple[str, ...], engine_version: str | None, fix: bool,
     from sparkctl.cli import stderr, stdout
     from sparkctl.engines.lint import LintSeverity
     from sparkctl.errors import ExitCode, InvalidInput
+    from sparkctl.files import state_dir
+    from sparkctl.history.operation_history import OperationHistory
     from sparkctl.model.text.sanitize import sanitize_line
     from sparkctl.profiles.field_types import normalize_version
     from sparkctl.profiles.profile_editor import fix_profile_file
@@ -554,14 +556,14 @@ def check_command(files: tuple[str, ...], engine_version: str | None, fix: bool,
         version = None if engine_version is None else normalize_version(engine_version)
     except ValueError as error:
         raise InvalidInput(f"--engine-version: {error}") from error
-    library, checked = ProfileLibrary(), []
+    library, history, checked = ProfileLibrary(), OperationHistory(state_dir()), []
     fixed: list[LintDiagnostic] = []
     for file in files:
         if fix:
             found, done = fix_profile_file(library, _find_writable_file(library, file), version)
             fixed += done
         else:
-            found = lint_profile_file(library, _find_file(library, file), version)
+            found = lint_profile_file(library, _find_file(library, file), version, history.find_longest_phases)
         checked.append((file, found))
     if as_json:
         stdout.print_json(build_lint_json(checked, fixed))

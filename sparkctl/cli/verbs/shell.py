@@ -301,11 +301,13 @@ def check_command(instance: str, node: tuple[str, ...], basic: bool, strict: boo
     It changes nothing and takes about ten requests, one after the other. `up` makes the basic ones once a model is
     ready (`start.check` in its profile). To check a profile's file: sparkctl profiles check.
     """
+    from functools import partial
+
     from sparkctl.cli.event_printers import CheckPrinter
     from sparkctl.commands.ask_instance import CheckInstance, check_instance
 
     request = CheckInstance(instance=instance, nodes=select_configured_nodes(node), is_full=not basic, is_strict=strict)
-    return PreparedVerb(request=lambda ctx: check_instance(ctx, request), printer=CheckPrinter)
+    return PreparedVerb(request=lambda ctx: check_instance(ctx, request), printer=partial(CheckPrinter, instance))
 
 
 @click.command("say", short_help="Speak a text with a speech server, as a WAV file.")

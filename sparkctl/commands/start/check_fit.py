@@ -233,7 +233,8 @@ async def _check_nodes_jointly(ctx: CommandContext, request: CheckFit, emit: Emi
 
 def _report_flag_warnings(ctx: CommandContext, request: CheckFit, checked: Sequence[CheckedNode], emit: Emit) -> None:
     """Warn about the profile's flags as `up` would; raise `OperationRefused` for a flag that the image's version lacks."""
-    found = list_start_warnings(request.profile, ProfileLibrary())
+    took = ctx.history.find_longest_phases(request.profile, request.nodes[0].name)
+    found = list_start_warnings(request.profile, ProfileLibrary(), took)
     refuse_wrong_flags(found, None, "to start it as it is: up --force", request.profile.name)
     if not checked:
         return

@@ -223,7 +223,7 @@ def rebuild_launch_plan(node: Node, container: Container, run: DockerRunSpec) ->
         api_key=None,
         ready=ready or ReadinessRule(line=None, health=None, probe="none"),
         timeouts=PhaseTimeouts(),
-        drop_caches=False,
+        drop_caches=True,  # unless the profile says no, which no label tells
         stop_grace=parse_stop_grace_label(container) or 0.0,
         expected_memory=parse_expected_memory_label(container),
         floor_memory=None,

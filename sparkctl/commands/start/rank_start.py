@@ -178,7 +178,9 @@ class RankStart(RankWatch):
         inspection, self._weights = await gather_or_cancel(
             session.read_node(*_NODE_SECTIONS, "journal", *disk, *paths, *models), self._read_tensor_sizes()
         )
-        switch_journal_io.refuse_if_journal_found(session.node.name, self.ctx, inspection.journal)
+        switch_journal_io.refuse_if_journal_found(
+            session.node.name, self.ctx, inspection.journal, self.emit if self.request.dry_run else None
+        )
         if inspection.memory is not None:
             self.emit(MemorySampled(self.ctx.clock.unix_time(), session.node.name, inspection.memory))
         kept = self.request.kept
@@ -362,7 +364,7 @@ class RankStart(RankWatch):
         with suppress(OSError):  # where the directory cannot be written, the attempt to save the log reports it
             self.ctx.history.save_start_command(self.plan.instance, self.plan.node, self.container_id, self.again)
             if self.plan.rank == 0 and self.plan.ready.probe not in (*PROVED_PROBES, "none"):
-                self.ctx.history.note_awaited_token(self.plan.instance, self.plan.node, self.container_id)
+                self.ctx.history.note_awaited_token(self.plan.node, self.container_id)
         async with run_in_background(self.fit.sample_memory()):
             return await super().watch_until_end()
 

@@ -495,9 +495,8 @@ class _StartRun:
 
     def _check_flags(self) -> tuple[StartWarning, ...]:
         """Warn about the profile's flags before the start takes minutes; return what the catalogue says of them."""
-        plan = self.head.plan
-        usual = self.ctx.history.get_expected_durations(plan.profile, plan.profile_hash, plan.node).seconds
-        found = list_start_warnings(self.request.profile, self._proof.library, usual)
+        took = self.ctx.history.find_longest_phases(self.request.profile, self.head.plan.node)
+        found = list_start_warnings(self.request.profile, self._proof.library, took)
         for one in found:
             if one.refused_flag is None or self.request.forced:
                 self.head.warn(one.message, self._format_remedy(one))

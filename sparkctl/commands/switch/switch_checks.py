@@ -31,6 +31,7 @@ from sparkctl.context import CommandContext
 from sparkctl.engines.base import EngineRank
 from sparkctl.errors import DockerError, NodeError, NodeStarved, OperationRefused
 from sparkctl.model.container import Container, shorten_id
+from sparkctl.model.events import Emit
 from sparkctl.model.launch_plan import LaunchPlan
 from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.memory_fit import CheckpointFiles, FitOutcome, MemoryFit
@@ -93,7 +94,7 @@ async def run_switch_checks(
         _check_drop_caches_right(transaction, one.plan, inspection)
     await gather_or_cancel(*(verify_port_access(transaction.sessions[one.plan.node], one.plan) for one in coming))
     _refuse_other_image(request.words or (request.profile.name,), launches, scenes[: len(launches)])
-    for message, hint in check_flags(request, sites, goes):
+    for message, hint in check_flags(transaction.ctx, request, sites, goes):
         transaction.warn(request.nodes[0].name, message, hint)
     files = await gather_or_cancel(*(_check_model_files(transaction, of, one.model_plan) for of, one in every))
     for caution in readings.cautions:
@@ -245,7 +246,7 @@ async def _check_connectivity(transaction: SwitchTransaction, request: SwitchIns
 
 
 def check_flags(
-    request: SwitchInstance, sites: Sequence[NodeInventory], goes: frozenset[str]
+    ctx: CommandContext, request: SwitchInstance, sites: Sequence[NodeInventory], goes: frozenset[str]
 ) -> Iterator[tuple[str, str | None]]:
     """Yield each warning of the engine's flag catalogue about the profile, with the command that avoids it.
 
@@ -254,7 +255,9 @@ def check_flags(
     proof = _build_proof(request, sites, goes)
     found = [
         (one, proof.format_remedy(one, request.to_start_request().build_switch_command))
-        for one in list_start_warnings(request.profile, proof.library)
+        for one in list_start_warnings(
+            request.profile, proof.library, ctx.history.find_longest_phases(request.profile, request.nodes[0].name)
+        )
     ]
     if not request.forced:
         remedy = next((remedy for one, remedy in found if one.refused_flag is not None), None)
@@ -308,11 +311,11 @@ class SwitchInspection:
 
 
 async def inspect_switch_nodes(
-    ctx: CommandContext, request: SwitchInstance, sessions: Sequence[NodeSession]
+    ctx: CommandContext, request: SwitchInstance, sessions: Sequence[NodeSession], emit: Emit
 ) -> tuple[NodeInventory, ...]:
     """Inspect every node in parallel; one that does not answer is marked silent."""
     answers = await asyncio.gather(
-        *(_inspect_switch_node(ctx, request, session) for session in sessions), return_exceptions=True
+        *(_inspect_switch_node(ctx, request, session, emit) for session in sessions), return_exceptions=True
     )
     needed = {node.name for one in list_need_requests(request) for node in one.nodes}
     found = []
@@ -327,7 +330,9 @@ async def inspect_switch_nodes(
     return tuple(found)
 
 
-async def _inspect_switch_node(ctx: CommandContext, request: SwitchInstance, session: NodeSession) -> SwitchInspection:
+async def _inspect_switch_node(
+    ctx: CommandContext, request: SwitchInstance, session: NodeSession, emit: Emit
+) -> SwitchInspection:
     await session.link.connect()
     once = ["identity", "docker"] if session.home is None else []
     inspection = await session.read_node(*once, "journal", "memory", "processes", "gpu", "listen")
@@ -348,7 +353,8 @@ async def _inspect_switch_node(ctx: CommandContext, request: SwitchInstance, ses
             loading_ids=frozenset(),
             has_image=True,
         )
-    switch_journal_io.refuse_if_journal_found(session.node.name, ctx, inspection.journal)
+    dry_run = emit if request.dry_run else None
+    switch_journal_io.refuse_if_journal_found(session.node.name, ctx, inspection.journal, dry_run)
     images = await gather_or_cancel(*(session.docker.inspect_image(one.image) for _, one in (*own, *needed)))
     containers, models = await gather_or_cancel(
         session.docker.list_containers(),

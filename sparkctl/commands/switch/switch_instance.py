@@ -90,7 +90,7 @@ class _SwitchRun:
             planning = gather_or_cancel(self._plan_switch(self.ctx), asyncio.to_thread(self._load_flag_catalogues))
             plan, _ = await interruptible(planning, _UNCHANGED_MESSAGE)
             goes = frozenset(container for _, container in _list_stopped_container_ids(plan))
-            warnings = () if plan.is_there else tuple(check_flags(self.request, self.sites, goes))
+            warnings = () if plan.is_there else tuple(check_flags(self.ctx, self.request, self.sites, goes))
             emit(SwitchPlanned(self.ctx.clock.unix_time(), plan.nodes[0], plan))
             emit = self.emit = deduplicate_warnings(emit, plan.cautions)
             if plan.obstacles:
@@ -129,7 +129,7 @@ class _SwitchRun:
 
     async def _plan_switch(self, ctx: CommandContext) -> SwitchPlan:
         request = self.request
-        self.sites = await inspect_switch_nodes(ctx, request, tuple(self.sessions.values()))
+        self.sites = await inspect_switch_nodes(ctx, request, tuple(self.sessions.values()), self.emit)
         launch = next((site.coming.plan for site in self.sites if site.coming is not None), None)
         timing = StartTimer(self.ctx, request.profile)
         if launch is not None:

@@ -138,7 +138,7 @@ class SwitchStepRunner:
     async def _inspect_new_nodes(self) -> tuple[NodeInventory, ...]:
         assert self.request is not None
         sessions = [self.transaction.sessions[node] for node in self.transaction.journal.nodes]
-        return await inspect_switch_nodes(self.transaction.step_context, self.request, sessions)
+        return await inspect_switch_nodes(self.transaction.step_context, self.request, sessions, self.transaction.emit)
 
     async def _handle_failure(self, why: SparkctlError | None, ended: CommandEnded | None) -> CommandEnded:
         """Roll back, or leave it as it is where that was requested."""

@@ -156,7 +156,7 @@ KERNEL_FAILURES = (
     ),
     failure_rule(
         r"(?P<what>[\w ./-]{1,80} (?:(?:is|are) )?(?:only (?:supported|available|implemented)|not (?:yet )?supported) (?:in|by|with|for) (?:the )?"
-        r"(?:FlashAttention|Flash ?Attn|FA[234]|FlashInfer|FlashMLA|Triton|TRT-?LLM|trtllm|XFormers)[ _-]?"
+        r"(?:FlashAttention|Flash ?Attn|FA[234]|fa[234]|FlashInfer|FlashMLA|Triton|TRT-?LLM|trtllm|XFormers|cuDNN|cudnn)[ _-]?"
         r"(?:[234]\b|[Aa]ttention|MLA|MHA|[Bb]ackend).{0,60})",
         FailureCause.ATTENTION_BACKEND,
         "The attention backend does not do what this model needs: {what}",
@@ -594,6 +594,7 @@ _KERNEL_NEEDLES = {
     "hardware": ("[Hardware Error]: event severity: ",),
     "rdma-memory": ("mlx5_", "infiniband", "ib_umem", "ibv_reg_mr"),
     "disk": ("nvme ", "(sct 0x", ", dev ", " on dev "),
+    "thermal": ("ritical temperature reached",),
     "filesystem": ("EXT4-fs", "read-only", "readonly", "hutting down filesystem", "orruption"),
     "wifi": ("mt79", "mt76"),
     "hung-task": ("blocked for more than", "soft lockup", "hard LOCKUP", "rcu: "),
@@ -609,6 +610,7 @@ _KERNEL_NEEDLES = {
         "kernel BUG at",
     ),
 }
+_NO_FAILURES = {"thermal": ("note", "warning")}  # what is throttled goes on
 _KERNEL_CAUSES = {
     "gpu-lost": FailureCause.GPU_FAULT,
     "network-card": FailureCause.NCCL,
@@ -649,7 +651,7 @@ GPU_FAULTS = (
             at_any_level=True,
         )
         for row in load_kernel_table()["rules"]
-        if row["kind"] in _KERNEL_NEEDLES and row["severity"] != "note"
+        if row["kind"] in _KERNEL_NEEDLES and row["severity"] not in _NO_FAILURES.get(row["kind"], ("note",))
     ),
     # A library's words for the same: the memory itself is at fault, and no other image or setting mends that.
     failure_rule(

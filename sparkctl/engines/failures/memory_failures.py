@@ -5,10 +5,10 @@ from __future__ import annotations
 from sparkctl.engines.base import FailureWeight
 from sparkctl.engines.log_rules import EXCEPTION_PREFIX, FailureRule, MatchGroups, failure_rule
 from sparkctl.model.text.units import format_size
-from sparkctl.model.verdict import ChangeDirection, FailureCause
+from sparkctl.model.verdict import DROP_CACHES_REMEDY, ChangeDirection, FailureCause
 
 CUDA_OUT_OF_MEMORY_TEXT = "CUDA ran out of memory."
-_FREE_MEMORY_REMEDY = "Drop the page caches before the start, and stop whatever else holds memory on the node."
+_FREE_MEMORY_REMEDY = f"{DROP_CACHES_REMEDY} Stop whatever else holds memory on the node."
 
 # What other runtimes than CUDA say for it: Vulkan, SYCL and Level Zero, OpenCL, Metal, HIP, Neuron, XLA; ggml, whatever is below it.
 # A program that does without pinned memory says so in the same words.
@@ -136,9 +136,25 @@ def cuda_memory_rules(
 # A shell's word on a program that a signal ended: "Killed", "sh: line 1: 7 Killed  vllm serve /m", "/run.sh: line 3:     7 Killed   x".
 SHELL_PREFIX = r"^(?:(?:/\S{0,200}/)?(?:ba|da|z)?sh: {1,4}|\S{1,200}: {1,4}(?=line \d))?(?:line )?(?:\d{1,9}:? +){0,2}"
 # A kernel log says it in its own time stamps; a line of an engine never begins so.
-_KERNEL_LOG_PREFIX = r"^(?:<\d+>)?(?:\[[^\]]{1,40}\] ?|[\w:.+ -]{0,60} kernel: (?:\[[ \d.]+\] )?)?"
+_KERNEL_LOG_PREFIX = r"^(?:<\d+>|[a-z]{2,8} {0,3}:[a-z]{2,8} {0,3}: )?(?:\[[^\]]{1,40}\] ?|(?:[\w:.+ -]{0,60} )?kernel: (?:\[[ \d.]+\] )?)?"
 
 HOST_MEMORY_FAILURES = (
+    # accelerate, and transformers for quantized models
+    failure_rule(
+        rf"{EXCEPTION_PREFIX}(?:Some modules are dispatched on the CPU or the disk|The current `?device_map`? had weights offloaded to the disk"
+        r"|You are trying to offload the whole model to the disk"
+        r"|You are attempting to load .{1,80} with a `?device_map`? that contains a (?:CPU|cpu) or disk device)",
+        FailureCause.WEIGHTS_DO_NOT_FIT,
+        "The weights do not fit into the memory that was free: a part of the model would go to the CPU or to the disk.",
+        f"{_FREE_MEMORY_REMEDY} If it still does not fit, take a smaller model or another quantization of it.",
+        needle=(
+            " the CPU or the disk",
+            "offloaded to the disk",
+            "whole model to the disk",
+            "CPU or disk device",
+            "cpu or disk device",
+        ),
+    ),
     failure_rule(
         rf"{EXCEPTION_PREFIX}(?P<what>.{{0,120}}?\b(?:free|available) (?:GPU |device |HBM |VRAM ){{0,2}}(?:memory|HBM|VRAM)\b.{{0,80}}?"
         r" (?:below|less than|lower than|smaller than) .{0,80}?\b(?:reserve|required|minimum|needed|requested)\b.{0,160})",
@@ -168,7 +184,8 @@ HOST_MEMORY_FAILURES = (
     failure_rule(
         r"^(?:[\w.-]{1,63} )?exited with code 137\b|\bsignal: killed\"?$|\bterminated by signal 9\b"
         r"|\b(?:exited|terminated|died|failed) (?:unexpectedly )?(?:with|on) (?:exit |return )?(?:code:? |status )-9\b"
-        r"|\bdied with <Signals\.SIGKILL: 9>|: Main process exited, code=killed, status=9/KILL|\bexited on signal 9 \(Killed\)",
+        r"|\bdied with <Signals\.SIGKILL: 9>|: Main process exited, code=killed, status=9/KILL|\bexited on signal 9 \(Killed\)"
+        r"|\bshutdown with signal 9\b",
         FailureCause.KILLED,
         "It was killed (SIGKILL), as the program that started it reports.",
         "Most likely the machine ran out of memory: dmesg -T | grep -i oom on the node shows it. Let the model use less memory, or "
@@ -183,6 +200,7 @@ HOST_MEMORY_FAILURES = (
             "Signals.SIGKILL",
             "status=9/KILL",
             "exited on signal 9",
+            "shutdown with signal 9",
         ),
         weight=FailureWeight.DEATH,
     ),
@@ -214,6 +232,14 @@ HOST_MEMORY_FAILURES = (
         needle="slurmstepd: error: Detected ",
     ),
     failure_rule(
+        r"(?P<unit>[\w@.\\-]{1,80}\.(?:service|scope|slice)): "
+        r"(?:A process of this unit has been killed by the OOM killer|Failed with result 'oom-kill')",
+        FailureCause.HOST_OOM_KILL,
+        "The kernel's OOM killer ended a process of {unit}, by the word of systemd.",
+        "The machine, or the unit's limit (MemoryMax=), ran out of memory: let the model use less of it, or stop what else holds it.",
+        needle=("killed by the OOM killer", "result 'oom-kill'"),
+    ),
+    failure_rule(
         _KERNEL_LOG_PREFIX + r"oom-kill:constraint=(?P<which>\w{1,40}).*?task=(?P<name>[^,]{0,80}),pid=(?P<pid>\d+)",
         FailureCause.HOST_OOM_KILL,
         "The kernel's OOM killer ended {name} (process {pid}).",
@@ -232,8 +258,8 @@ HOST_MEMORY_FAILURES = (
         FailureCause.HOST_MEMORY,
         "The node had no memory left to give to the engine's own process[: {size} bytes were asked for][: {rust} bytes were "
         "asked for][: the model needs {wants}, and {has} is free].",
-        "CPU and GPU share one memory on a Spark: stop what else holds memory, drop the page cache, or make the model's share "
-        "smaller. If far more was free (free -h), a limit refused it: the container's (container.options.memory), the node's "
+        "CPU and GPU share one memory on a Spark: stop what else holds memory, or make the model's share "
+        f"smaller. {DROP_CACHES_REMEDY} If far more was free (free -h), a limit refused it: the container's (container.options.memory), the node's "
         "vm.overcommit_memory=2, a ulimit. Where RDMA registers memory, raise that: container.options.ulimit: memlock=-1.",
         needle=(
             "Cannot allocate memory",

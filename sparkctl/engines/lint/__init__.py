@@ -44,6 +44,7 @@ class LintRule(StrEnum):
     SLOW_DRAFTS = "slow-drafts"
     NO_METRICS = "no-metrics"
     CONTAINER_SETTING = "container-setting"
+    TIME_LIMIT = "time-limit"
     PATCHED_FLAG = "patched-flag"
     ENGINE_VERSION = "engine-version"
 

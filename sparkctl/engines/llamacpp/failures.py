@@ -7,13 +7,12 @@ from sparkctl.engines.failures.docker_failures import GPUS_REMEDY
 from sparkctl.engines.failures.library_failures import GPU_FAULTS, MEMORY_WORDS
 from sparkctl.engines.failures.memory_failures import CUDA_OUT_OF_MEMORY_TEXT, cuda_memory_rules
 from sparkctl.engines.log_rules import EXCEPTION_PREFIX, failure_rule
-from sparkctl.model.verdict import FailureCause
+from sparkctl.model.verdict import DROP_CACHES_REMEDY, FailureCause
 
 CONTEXT_FIELD = "args.ctx-size"
 _LOWER_CONTEXT_REMEDY = (
     f"Lower {CONTEXT_FIELD} or args.parallel, or set args.cache-type-k and args.cache-type-v to q8_0."
 )
-_DROP_CACHES_REMEDY = "Drop the page caches before the start: CUDA does not get the memory that the file cache holds."
 _MODEL_PATH_FIELD = "model.path"
 _FLAG_PATTERN = r"(?:--|-(?=\w\b))?(?P<flag>-?[\w.-]+)"  # as in args: ctx-size, c, and -fa with its dash
 
@@ -23,7 +22,7 @@ MEMORY_FAILURES = (
         r"failed to allocate buffer for (?:kv|rs) cache|failed to initialize the context: std::bad_alloc",
         FailureCause.KV_CACHE_TOO_SMALL,
         "The memory that the weights left is too small for the KV cache.",
-        f"{_LOWER_CONTEXT_REMEDY} {_DROP_CACHES_REMEDY}",
+        f"{_LOWER_CONTEXT_REMEDY} {DROP_CACHES_REMEDY}",
         needle="failed to ",
         on=CONTEXT_FIELD,
         fatal=True,
@@ -32,7 +31,7 @@ MEMORY_FAILURES = (
         r"failed to allocate compute (?:pp |tg )?buffers",
         FailureCause.CUDA_OUT_OF_MEMORY,
         "The memory ran out for the buffers in which prompts are computed.",
-        f"Lower args.ubatch-size or {CONTEXT_FIELD}. {_DROP_CACHES_REMEDY}",
+        f"Lower args.ubatch-size or {CONTEXT_FIELD}. {DROP_CACHES_REMEDY}",
         needle="failed to allocate compute",
         on="args.ubatch-size",  # not fatal: the server may try again, without pipeline parallelism
     ),
@@ -40,7 +39,7 @@ MEMORY_FAILURES = (
         r"unable to allocate (?P<device>\w+) buffer",
         FailureCause.WEIGHTS_DO_NOT_FIT,
         "The weights do not fit into what is free ({device}).",
-        f"{_DROP_CACHES_REMEDY} Stop what else holds memory on the node, or take a smaller quantization.",
+        f"{DROP_CACHES_REMEDY} Stop what else holds memory on the node, or take a smaller quantization.",
         needle="unable to allocate",
         fatal=True,
     ),
@@ -48,7 +47,7 @@ MEMORY_FAILURES = (
         r"allocating (?P<size>[\d.]+ \w+) on device \d+: cudaMalloc failed: out of memory",
         FailureCause.CUDA_OUT_OF_MEMORY,
         f"{CUDA_OUT_OF_MEMORY_TEXT[:-1]}: it tried to allocate {{size}}.",
-        f"{_DROP_CACHES_REMEDY} {_LOWER_CONTEXT_REMEDY}",
+        f"{DROP_CACHES_REMEDY} {_LOWER_CONTEXT_REMEDY}",
         needle="cudaMalloc failed",
         on=CONTEXT_FIELD,
         weight=FailureWeight.DEATH,  # a later line says for what

@@ -13,7 +13,7 @@ from sparkctl.engines.failures.memory_failures import cuda_memory_rules
 from sparkctl.engines.log_rules import EXCEPTION_PREFIX, MatchGroups, failure_rule
 from sparkctl.engines.traps import build_trap_rules
 from sparkctl.model.engine_metrics import EngineFactName
-from sparkctl.model.verdict import ChangeDirection, FailureCause
+from sparkctl.model.verdict import DROP_CACHES_REMEDY, ChangeDirection, FailureCause
 
 # What failed stands behind the colon. (Memory has rules of its own.)
 WRAPPED_ERROR = re.compile(r"^\w+: Capture [\w -]*graph failed: (?!.*out of memory)(?P<what>.+)")
@@ -102,7 +102,7 @@ _MEMORY_FAILURES = (
         rf"{EXCEPTION_PREFIX}The memory capacity is unbalanced",
         FailureCause.STARTUP_MEMORY_CHECK,
         "The nodes of this model have unequal free memory: something else holds memory on one of them.",
-        "Stop what else runs there, drop the page caches on both nodes, start again.",
+        f"{DROP_CACHES_REMEDY} Stop what else runs there, start again.",
         needle="memory capacity is unbalanced",
         fatal=True,
     ),

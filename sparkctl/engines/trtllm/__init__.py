@@ -31,7 +31,7 @@ from sparkctl.engines.trtllm import mpirun
 from sparkctl.engines.trtllm.mpirun import MPIRUN_FAILURES, MPIRUN_SIGNALS
 from sparkctl.model.engine_metrics import EngineFact, EngineFactName, EngineMetrics
 from sparkctl.model.phase import Phase, Step
-from sparkctl.model.verdict import FailureCause
+from sparkctl.model.verdict import DROP_CACHES_REMEDY, FailureCause
 
 if TYPE_CHECKING:
     from sparkctl.model.profile import Profile
@@ -86,7 +86,7 @@ _PHASE_SIGNALS = (
         "Model",
         FailureCause.WEIGHTS_DO_NOT_FIT,
         "the model",
-        f"Drop the page caches and stop what else holds memory on the node, lower {_MAX_TOKENS_FIELD}, or take a smaller model.",
+        f"{DROP_CACHES_REMEDY} Stop what else holds memory on the node, lower {_MAX_TOKENS_FIELD}, or take a smaller model.",
         None,
     ),
     build_component_failure(
@@ -138,7 +138,7 @@ _MEMORY_FAILURES = (
         r"Executor creation failed due to insufficient GPU memory|Executor creation failed with an error which might",
         FailureCause.CUDA_OUT_OF_MEMORY,
         "The engine could not be created: the memory ran out.",
-        f"{_LOWER_MEMORY_REMEDY} Drop the page caches before the start.",
+        f"{_LOWER_MEMORY_REMEDY} {DROP_CACHES_REMEDY}",
         needle="Executor creation failed",
         on=FRACTION_FIELD,
         fatal=True,

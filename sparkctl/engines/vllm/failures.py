@@ -9,7 +9,7 @@ from sparkctl.engines.failures import COMMON_CAUSES, CRASH_FAILURES
 from sparkctl.engines.failures.memory_failures import cuda_memory_rules
 from sparkctl.engines.log_rules import EXCEPTION_PREFIX, MatchGroups, failure_rule
 from sparkctl.engines.traps import build_trap_rules
-from sparkctl.model.verdict import ChangeDirection, FailureCause
+from sparkctl.model.verdict import DROP_CACHES_REMEDY, ChangeDirection, FailureCause
 
 MEMORY_UTILIZATION_FIELD = "args.gpu-memory-utilization"
 _CONTEXT_LENGTH_FIELD = "args.max-model-len"
@@ -39,8 +39,8 @@ MEMORY_FAILURES = (
         r"GPU memory utilization \((?P<share>[\d.]+), (?P<want>[\d.]+) GiB\)",
         FailureCause.STARTUP_MEMORY_CHECK,
         "{free} of {total} GiB were free at the start, and a share of {share} needs {want} GiB.",
-        "Stop what else holds memory on the node (also an engine core that an earlier start left there: sparkctl doctor finds it) and drop "
-        f"the page caches, or lower {MEMORY_UTILIZATION_FIELD}[ to {{fits}}].",
+        "Stop what else holds memory on the node (also an engine core that an earlier start left there: sparkctl doctor finds it), "
+        f"or lower {MEMORY_UTILIZATION_FIELD}[ to {{fits}}]. {DROP_CACHES_REMEDY}",
         needle="is less than desired",
         on=MEMORY_UTILIZATION_FIELD,
         fatal=True,
@@ -52,7 +52,7 @@ MEMORY_FAILURES = (
         r"Free memory on device ?\S* \((?P<free>[\d.]+)/(?P<total>[\d.]+) GiB\) on startup is less",
         FailureCause.STARTUP_MEMORY_CHECK,
         "{free} of {total} GiB were free at the start, less than the engine was set to take.",
-        f"Stop what else holds memory on the node and drop the page caches, or lower {MEMORY_UTILIZATION_FIELD}.",
+        f"Stop what else holds memory on the node, or lower {MEMORY_UTILIZATION_FIELD}. {DROP_CACHES_REMEDY}",
         needle=" GiB) on startup is less",
         on=MEMORY_UTILIZATION_FIELD,
         fatal=True,
@@ -116,7 +116,7 @@ MEMORY_FAILURES = (
         FailureCause.MEMORY_CHANGED_DURING_START,
         "[Memory was freed by something else while vLLM measured it ({freed}).]"
         "[vLLM saw no memory taken while it measured ({same} free before and after): something else gave back as much meanwhile.]",
-        "Start it again: stop the other engine and drop caches before the start, not during it.",
+        "Start it again. While it starts, stop no other engine and drop no caches.",
         needle="Error in memory profiling",
         worked_out=_compare_free_memory,
         fatal=True,

@@ -64,6 +64,9 @@ class ReportCadence:
 # 2,048 and more, and a step's time is that of some 300 (an H100 reads 37,600 a second, or makes 144 steps).
 PREFILL_TOKENS_PER_STEP = 1500.0
 
+# A question for one token, as sparkctl asks one now and then to see whether an engine lives: no more of them than one in five
+# seconds, with a prompt of no more than a chat template's words around it.
+_QUESTION_SECONDS, _QUESTION_PROMPT_TOKENS = 5.0, 256.0
 _HEALTH_CHECK_TOKEN_RATE = (
     4.0  # prompt tokens a second: each health check costs SGLang one, and several clients may send them
 )
@@ -140,6 +143,12 @@ class MetricsInterval:
     def reads_prompts(self) -> bool:
         """Tell whether prompts were processed, other than those of health checks."""
         return reads_prompts(self.first, self.last, self.seconds)
+
+    def is_question(self) -> bool:
+        """Tell whether all that happened was that the engine was asked whether it lives: that is no work, whoever asks."""
+        made, is_resting = self.generated or 0.0, self.last.running == 0 and not self.last.waiting
+        is_rare = 0 < made <= max(1.0, self.seconds / _QUESTION_SECONDS)
+        return is_rare and is_resting and (self.prompted or 0.0) <= made * _QUESTION_PROMPT_TOKENS
 
     def compute_generation_rate(self) -> float | None:
         """Return tokens/s of all requests together.
@@ -304,6 +313,7 @@ class MetricsWindow:
         self._prompts: float | None = None  # prompt tokens at the last report
         self._has_stood = False  # since the last report, no token was counted for longer than a step takes
         self._is_coarse = False  # its token counter moves in large steps
+        self._moves_since = 0.0  # from when on it moved with each report
         self._has_ended = False  # a request ended with the last report, or after it
 
     def add_reading(self, when: float, metrics: EngineMetrics) -> None:
@@ -314,7 +324,8 @@ class MetricsWindow:
         if last is None or has_restarted(last.metrics, metrics):
             self._readings.clear()
             self._pulse = ReportCadence()
-            self._stirred, self._prompts = when, None
+            self._stirred = self._moves_since = when
+            self._prompts = None
             self._has_stood = self._is_coarse = self._has_ended = False
         else:
             self._detect_activity(last, MetricsReading(when, metrics))
@@ -329,13 +340,16 @@ class MetricsWindow:
             unbroken = (
                 self._prompts is not None and self._prompts == prompts
             )  # no request began: there was no idle time
-            self._is_coarse = self._is_coarse or (unbroken and self._has_stood)
+            if self._has_stood:
+                self._moves_since, self._is_coarse = now.when, self._is_coarse or unbroken
+            elif now.when - self._moves_since > self.seconds:
+                self._is_coarse = False  # it stood once, and does not move in large steps
             self._pulse.record_report(now.when, unbroken=unbroken)
             self._stirred, self._prompts, self._has_stood = now.when, prompts, False
             self._has_ended = is_ending
             return
         self._has_ended = self._has_ended or is_ending
-        self._has_stood = self._has_stood or seconds > _MAX_STEP_SECONDS
+        self._has_stood = self._has_stood or now.when - self._stirred > _MAX_STEP_SECONDS
         if reads_prompts(before.metrics, now.metrics, seconds):
             self._stirred = now.when
 
@@ -362,6 +376,8 @@ class MetricsWindow:
         return within
 
     def _compute_batched_meter(self, change: MetricsInterval, stretch: Sequence[MetricsReading]) -> EngineMeter:
+        if change.is_question():
+            return _build_idle_meter(change)
         newest, when = change.last, stretch[-1].when
         is_exact = newest.counts_steps and not self._is_coarse and change.generated is not None
         # The speed gauge may keep its last value after the load stops: where every step is counted it proves nothing.
@@ -410,6 +426,8 @@ def _compute_live_meter(change: MetricsInterval) -> EngineMeter:
     seen = _build_common_meter(change)
     if change.generated is None:
         return seen
+    if change.is_question():
+        return _build_idle_meter(change)
     if change.generated > 0 or (change.passes or 0) > 0:
         rate, steps = change.compute_generation_rate(), change.compute_step_rate()
         if change.is_prefill(steps):
@@ -444,10 +462,18 @@ def _build_common_meter(change: MetricsInterval) -> EngineMeter:
 
 
 def _build_idle_meter(change: MetricsInterval) -> EngineMeter:
-    idle = replace(
-        _build_common_meter(change), activity=EngineActivity.IDLE, generation_rate=0.0, steps=0.0, batch=None
+    """Return the figures of an engine without work; what health checks and questions read and took is none."""
+    return replace(
+        _build_common_meter(change),
+        activity=EngineActivity.IDLE,
+        generation_rate=0.0,
+        steps=0.0,
+        prompt_rate=None if change.prompted is None else 0.0,
+        batch=None,
+        prefix_hit_rate=None,
+        ttft=None,
+        inter_token=None,
     )
-    return replace(idle, prompt_rate=0.0, prefix_hit_rate=None) if change.last.health_tokens else idle
 
 
 def _build_standing_meter(change: MetricsInterval) -> EngineMeter:

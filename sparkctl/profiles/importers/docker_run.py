@@ -291,13 +291,27 @@ def import_systemd(text: str, ledger: ImportReport, defined: Mapping[str, str]) 
         raise InvalidInput("the unit starts no `docker run`", "commands inside a shell are not read")
     draft = ProfileDraft(kind=SourceFormat.SYSTEMD, ledger=ledger, beside=find_metadata(text))
     read_docker_run_words(draft, found)
+    record_unit_keys(text, draft, defined)
+    return draft
+
+
+def record_unit_keys(text: str, draft: ProfileDraft, defined: Mapping[str, str]) -> None:
+    """Record what becomes of a unit's keys, beside the command that it starts."""
+    pairs, ledger = _list_unit_pairs(text), draft.ledger
+    known = {"HOME", *_parse_environment(pairs), *defined}
+    used = [
+        found["name"] or found["bare"] for line in _list_unit_starts(pairs) for found in _UNIT_VARIABLE.finditer(line)
+    ]
+    needed = [name for name in dict.fromkeys(used) if name is not None and name not in known]
     for raw, value in pairs:
         key = raw.strip()
         if key == "Description":
             draft.title = value.strip().replace("%%", "%") or None
             ledger.add_mapped(key, "title")
         elif key == "EnvironmentFile":
-            ledger.add_unsupported(key, "the profile takes its variables from your environment, or names an env_file")
+            wanted = f"set {', '.join(needed)} in your own environment, or by --define NAME=VALUE what is no secret"
+            wanted = wanted if needed else "the command names none of its variables"
+            ledger.add_unsupported(f"{key} {value.strip().removeprefix('-')}", f"it is not read: {wanted}")
         elif key == "Environment":
             ledger.add_mapped(key, "where ExecStart asks for it")
         elif key == "Restart" and value.strip() != "no":
@@ -306,7 +320,6 @@ def import_systemd(text: str, ledger: ImportReport, defined: Mapping[str, str]) 
             ledger.add_mapped(key, "nothing: how systemd runs it")
         else:
             ledger.add_unsupported(key, "how systemd runs it; sparkctl starts and stops in its own way")
-    return draft
 
 
 def _list_unit_pairs(text: str) -> list[tuple[str, str]]:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from sparkctl.errors import InvalidInput
+from sparkctl.profiles.yaml_reader import explain_parser_error
 
 MAX_BYTES = 512 * 1024
 MAX_ALIASES = 200
@@ -213,8 +214,7 @@ def _check_alias_size(value: object, name: str) -> None:
 
 
 def _format_yaml_error(name: str, error: Exception) -> str:
-    mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
-    what = getattr(error, "problem", None) or str(error).splitlines()[0]
+    mark, what = explain_parser_error(error)
     return f"{name}:{mark.line + 1}:{mark.column + 1}: {what}" if mark else f"{name}: {what}"
 
 

@@ -109,7 +109,9 @@ def _import_unknown_text(text: str, origin: str, ledger: ImportReport, wishes: I
     if docker_run.is_unit_file(text):
         script = docker_run.find_unit_script(text)
         if script is not None and command_line.has_command_line(script):
-            return command_line.import_command_line(script, ledger, wishes.defined)
+            draft = command_line.import_command_line(script, ledger, wishes.defined)
+            docker_run.record_unit_keys(text, draft, wishes.defined)
+            return draft
         return docker_run.import_systemd(text, ledger, wishes.defined)
     has_keys = _has_recipe_keys(split_heredocs(text)[0])
     has_keys = has_keys and not _is_page(text)

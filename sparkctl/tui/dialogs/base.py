@@ -112,7 +112,10 @@ class Dialog(ModalScreen[T], Generic[T]):
         self.draw_dialog()
 
     def draw_dialog(self) -> None:
-        """Show the rows in a frame that is as large as they need."""
+        """Show the rows in a frame that is as large as they need; nothing while the dialog has no surface: as it opens or closes."""
+        surface = self.query_one_optional(TextSurface)
+        if surface is None:
+            return
         most, high = self.inner_size
         rows = self.render_rows()
         if self.WRAPS:  # rows of one span are sentences; rows of several are bars or tables
@@ -128,7 +131,6 @@ class Dialog(ModalScreen[T], Generic[T]):
         blank: list[TextRow] = [()] * (self._reached[1] - len(rows) - len(answers))
         shown = self._shown = [*rows, *blank, *answers][-high:]
         self._hint_count = len(answers)
-        surface = self.query_one(TextSurface)
         if not self.is_framed:
             surface.styles.width, surface.styles.height = most, len(shown)
             surface.set_rows(pad_screen(shown, most, len(shown)))
@@ -344,8 +346,7 @@ class TextDialog(Dialog[None]):
     def set_body(self, body: DialogBody) -> None:
         """Show another text, from the same row on."""
         self._body, self._laid_out = body, None
-        if self.is_mounted:
-            self.draw_dialog()
+        self.draw_dialog()
 
     def click_outside(self) -> None:
         """Close the dialog."""

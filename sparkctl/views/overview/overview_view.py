@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from datetime import datetime
 from functools import lru_cache
@@ -17,7 +18,7 @@ from sparkctl.model.memory_fit import FitOutcome
 from sparkctl.model.node import NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.model.text.sanitize import sanitize_line
-from sparkctl.model.text.units import GIB, format_clock, format_time_of_day
+from sparkctl.model.text.units import GIB, format_clock
 from sparkctl.monitor.event_log import EventLogEntry, RecentLogLine
 from sparkctl.views.event_log_view import describe_log_entry, render_event_log_entry, render_past_operation
 from sparkctl.views.finding_view import format_since
@@ -481,6 +482,7 @@ def _has_moves(scene: OverviewScreenModel) -> bool:
     return any(is_in_transition(one) for seen in scene.glances if seen.is_known for one in seen.view.instances)
 
 
+_TimeFormatter = Callable[[float | None], str]
 _RowOfFinding = tuple[TextRow, Finding | None]
 
 
@@ -498,7 +500,9 @@ def _render_below_tiles(scene: OverviewScreenModel, shown: int, columns: int, ro
     airy = left >= _SPACED_MIN_LINES
     if airy:
         left -= 2
-    logs, happened = _render_log_lines(scene, left), _render_events(scene, max(_MIN_EVENT_LINES, left // 2))
+    format_time = _make_time_formatter(scene)
+    logs = _render_log_lines(scene, left, format_time)
+    happened = _render_events(scene, max(_MIN_EVENT_LINES, left // 2), format_time)
     whole = _render_findings(scene, columns, is_full=True)
     moves = _has_moves(scene)
     others = min(len(logs) + len(happened), left // (2 if moves else 4))
@@ -506,11 +510,11 @@ def _render_below_tiles(scene: OverviewScreenModel, shown: int, columns: int, ro
     rest = max(0, left - len(found))  # what runs undisturbed leaves room to what is wrong
     for_logs = min(len(logs), max(rest - len(happened), (left if moves else rest) // 2))
     for_events = min(len(happened), max(0, left - len(found) - for_logs))
-    past = _render_past_operations(scene, left - len(found) - len(happened) - for_logs)
+    past = _render_past_operations(scene, left - len(found) - len(happened) - for_logs, format_time)
     blocks: list[list[_RowOfFinding]] = [
         _fit_findings(scene, found, left - for_logs - for_events, columns),
         [(row, None) for row in (*past, *_take_last_rows(happened, for_events))],
-        [(row, None) for row in _render_log_lines(scene, for_logs)],
+        [(row, None) for row in _render_log_lines(scene, for_logs, format_time)],
     ]
     made: list[_RowOfFinding] = [(row, None) for row in rows]
     for block in filter(None, blocks):
@@ -548,14 +552,14 @@ def _take_last_rows(rows: list[TextRow], count: int) -> list[TextRow]:
     return rows[len(rows) - count :] if count else []
 
 
-def _render_events(scene: OverviewScreenModel, most: int) -> list[TextRow]:
+def _render_events(scene: OverviewScreenModel, most: int, format_time: _TimeFormatter) -> list[TextRow]:
     """Return what happened last, without what a notice, a finding or a tile says now."""
     names = max((measure_text(sanitize_line(one.name)) for one in scene.glances), default=0)
     shown_texts = [words for words, _ in scene.notices]
     shown_texts += [found.summary for seen in scene.glances if seen.is_known for found in seen.view.findings]
     happened = [one for one in scene.happened if not _is_said(one, shown_texts)]
     failed = {(seen.name, name) for seen in scene.glances for name in seen.list_failures()}
-    return [render_event_log_entry(one, names, failed) for one in happened[-most:]]
+    return [render_event_log_entry(one, format_time(one.when), names, failed) for one in happened[-most:]]
 
 
 def _is_said(one: EventLogEntry, texts: Sequence[str]) -> bool:
@@ -602,11 +606,11 @@ def _fit_findings(
     return [*shown, (justify_row(truncate_row(row, columns - measure_row(more)), more, columns), about)]
 
 
-def _render_past_operations(scene: OverviewScreenModel, most: int) -> list[TextRow]:
+def _render_past_operations(scene: OverviewScreenModel, most: int, format_time: _TimeFormatter) -> list[TextRow]:
     """Return at most this many rows of what was done before the panel was opened."""
     names = max((measure_text(sanitize_line(one.name)) for one in scene.glances), default=0)
     shown = scene.past[-most:] if most > 0 else ()
-    return [render_past_operation(one, names) for one in shown]
+    return [render_past_operation(one, format_time(one.began), names) for one in shown]
 
 
 @lru_cache(_CACHED_LOG_LINES)
@@ -615,7 +619,7 @@ def _render_log_line(node: str, text: str, wide: int) -> TextRow:
     return (name, Span(" │ ", TextStyle.FRAME), render_log_text(text))
 
 
-def _render_log_lines(scene: OverviewScreenModel, most: int) -> list[TextRow]:
+def _render_log_lines(scene: OverviewScreenModel, most: int, format_time: _TimeFormatter) -> list[TextRow]:
     """Return at most this many of the last log lines, in the columns of events; where several Sparks log, each has its share."""
     wide = max((measure_text(sanitize_line(node)) for node in {one.node for one in scene.lines}), default=0)
     kept = Counter(one.node for one in scene.lines)
@@ -629,15 +633,34 @@ def _render_log_lines(scene: OverviewScreenModel, most: int) -> list[TextRow]:
     return [
         make_row(
             " ",
-            Span(f"{_format_log_time(one.when):8}  ", TextStyle.UNIT),
+            Span(f"{format_time(_parse_log_time(one.when))}  ", TextStyle.UNIT),
             *_render_log_line(one.node, one.text, wide),
         )
         for one in reversed(shown)
     ]
 
 
-def _format_log_time(when: str) -> str:
+def _parse_log_time(when: str) -> float | None:
     try:
-        return format_time_of_day(datetime.fromisoformat(when).timestamp(), has_seconds=True)
-    except (ValueError, OverflowError, OSError):
-        return ""
+        return datetime.fromisoformat(when).timestamp()
+    except (ValueError, OverflowError):
+        return None
+
+
+def _make_time_formatter(scene: OverviewScreenModel) -> _TimeFormatter:
+    """Return what writes the times of rows, all equally wide: of today ``19:05:33``, of another day ``07-28 19:05``, in this
+    machine's time zone."""
+    year, month, day, *_ = time.localtime(max(one.now for one in scene.glances))
+    today, tomorrow = (time.mktime((year, month, each, 0, 0, 0, 0, 0, -1)) for each in (day, day + 1))
+    logged = (_parse_log_time(one.when) for one in scene.lines)
+    times = (*(one.when for one in scene.happened), *(one.began for one in scene.past), *logged)
+    wide = 8 if all(one is None or today <= one < tomorrow for one in times) else 11
+
+    def format_time(when: float | None) -> str:
+        form = "%H:%M:%S" if when is not None and today <= when < tomorrow else "%m-%d %H:%M"
+        try:
+            return "".ljust(wide) if when is None else time.strftime(form, time.localtime(when)).ljust(wide)
+        except (ValueError, OverflowError, OSError):  # a node can send any time
+            return "".ljust(wide)
+
+    return format_time

@@ -39,6 +39,7 @@ from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.simulator import SimNodeOptions, SimulatedSparks, SudoRule
 from sparkctl.simulator.node_programs.sim_guard import SimGuard
 from sparkctl.transport.node_session import NodeSession
+from sparkctl.views.diagnosis_view import format_diagnosis
 from sparkctl.views.guard_view import format_guard_status
 from tests.support import sim_clients
 from tests.support.events import collect_events, collect_events_and_end, find_command_end, list_warnings
@@ -304,12 +305,12 @@ async def test_what_gave_its_start_no_token_is_not_ready_until_it_gives_one(
     await collect_events(start_instance(ctx, make_start_request(sparks)))
     (container,) = sparks.docker["spark1"].containers
     assert ended.verdict is not None
-    assert not ctx.history.awaits_token("qwen36-vllm", "spark1", container), "the start saw one"
+    assert container[:12] not in ctx.history.list_awaited_tokens("spark1"), "the start saw one"
     ctx.history.save_verdict("qwen36-vllm", "spark1", container, ended.verdict)
-    ctx.history.note_awaited_token("qwen36-vllm", "spark1", container)
+    ctx.history.note_awaited_token("spark1", container)
     (view,) = await node_status(ctx, nodes)
     assert view.instances[0].phase is Phase.READY, "it gives a token now"
-    assert not ctx.history.awaits_token("qwen36-vllm", "spark1", container)
+    assert container[:12] not in ctx.history.list_awaited_tokens("spark1")
     kept = [one for one in ctx.history.list_saved_logs("qwen36-vllm") if container.startswith(one.short_container_id)]
     assert [ctx.history.load_verdict(one) for one in kept] == [None]
 
@@ -339,6 +340,26 @@ async def test_no_front_end_takes_a_model_as_ready_before_its_start_saw_a_token(
                 break
     assert watched == [Phase.WARMING] * 2
     assert await read_phases() == [Phase.UNPROVED] * 2
+    found = (await diagnose_instance(ctx, "qwen36-vllm", nodes, None)).diagnosis
+    assert (found.verdict, found.ready, found.phase) == (None, False, Phase.UNPROVED)
+    said = format_diagnosis(found, str, "qwen36-vllm")
+    assert said[-1].startswith("Nothing has failed so far, but its start is not proved: ")
+    assert "answered 500" in said[-1]
+
+
+async def test_a_start_that_was_left_while_it_loads_is_diagnosed_as_under_way(
+    sparks: SimulatedSparks, ctx: CommandContext
+) -> None:
+    nodes = [get_first_node(sparks)]
+    async with aclosing(start_instance(ctx, make_start_request(sparks))) as events:
+        async for event in events:
+            if isinstance(event, PhaseChanged) and event.step is not None and event.step.name == "weights":
+                break
+    found = (await diagnose_instance(ctx, "qwen36-vllm", nodes, None)).diagnosis
+    assert (found.verdict, found.ready, found.phase) == (None, False, Phase.LOADING)
+    assert format_diagnosis(found, str, "qwen36-vllm")[-1].startswith(
+        "Nothing has failed so far, but its start is not proved"
+    )
 
 
 async def test_without_the_right_to_drop_it_is_said_once_with_the_line_that_gives_it(ctx: CommandContext) -> None:

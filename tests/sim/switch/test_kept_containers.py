@@ -1,4 +1,4 @@
-"""A container that is kept because its log could not be saved is never called gone."""
+"""A container that is kept is never called gone, where its log could not be saved, nor failed, where a switch may need it."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ from sparkctl.commands.start.start_instance import start_instance
 from sparkctl.commands.stop.stop_instance import StopInstance, stop_instance
 from sparkctl.commands.switch.switch_instance import switch_instance
 from sparkctl.context import CommandContext
-from sparkctl.model.events import Event, MemoryReleased, Outcome, SwitchStepReported
+from sparkctl.model.events import Event, MemoryReleased, Outcome, PhaseChanged, SwitchStepReported
 from sparkctl.model.node import NodeName
+from sparkctl.model.phase import Phase
+from sparkctl.monitor.watch_nodes import read_load_views
 from sparkctl.simulator import SimulatedSparks
 from sparkctl.views.event_log_view import describe_command_result
 from sparkctl.views.event_text import format_release
 from tests.sim.start.test_start_guard import make_start_request
 from tests.support.events import collect_events_and_end
-from tests.support.switch_scene import FAULT, OLD, open_two_rank_model
+from tests.support.switch_scene import FAULT, NEW, OLD, open_two_rank_model
 
 pytestmark = pytest.mark.simulation(speed=20)
 
@@ -73,3 +75,14 @@ async def test_so_does_its_way_back(tmp_path: Path) -> None:
         assert "stayed: the log could not be saved completely" in (ended.message or "")
         assert not any("nothing of" in one for one in proofs), proofs
         assert len(bed.all()) == 3, "the old one's two, and the one that stayed"
+
+
+async def test_metrics_count_what_a_switch_keeps_as_stopped(tmp_path: Path) -> None:
+    async with open_two_rank_model(tmp_path / "state") as bed:
+        assert await bed.crash(
+            switch_instance(bed.ctx(), bed.request()),
+            lambda event: isinstance(event, PhaseChanged) and (event.instance, event.phase) == (NEW, Phase.STARTING),
+        )
+        views = await read_load_views(bed.ctx(), bed.nodes)
+        kept = {(one.node, one.name): (one.phase, one.is_kept) for view in views for one in view.instances}
+        assert kept["spark1", OLD] == kept["spark2", OLD] == (Phase.STOPPED, True)

@@ -27,7 +27,7 @@ from sparkctl.monitor.switch_journal_io import SwitchInProgress, decode_switch_j
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.simulator import SimulatedSparks
 from sparkctl.views.status_view import format_status
-from tests.support.events import collect_events_and_end
+from tests.support.events import collect_events_and_end, list_warnings
 from tests.support.sim_clients import wait_until_true
 from tests.support.switch_scene import (
     FAULT,
@@ -201,6 +201,13 @@ async def test_others_are_refused_while_it_goes_on_and_when_it_was_left(tmp_path
                 assert ended.exit_code == 6
                 assert "switch to qwen36-ngram in progress, step 4 of 6 (starting)" in (ended.message or "")
                 assert "by milo@laptop since" in (ended.message or "")
+            for looks in (
+                start_instance(scene.ctx("ada@desk"), replace(start, dry_run=True)),
+                switch_instance(scene.ctx("ada@desk"), scene.request(dry_run=True)),
+            ):
+                seen, ended = await collect_events_and_end(looks)
+                assert (ended.outcome, ended.exit_code) == (Outcome.PLANNED, 0), "a dry run changes nothing"
+                assert any("switch to qwen36-ngram in progress" in one for one in list_warnings(seen))
             views = await read_node_statuses(scene.ctx("ada@desk"), scene.nodes)
             assert all(view.switch is not None and view.switch.is_held for view in views)
             assert any("in progress, step 4 of 6" in line for line in format_status(views))
@@ -212,7 +219,11 @@ async def test_others_are_refused_while_it_goes_on_and_when_it_was_left(tmp_path
         assert not any(view.is_healthy for view in views)
         assert any("was left, step 4 of 6" in line for line in format_status(views))
         stop = StopInstance(instance=next(iter(scene.old)), nodes=scene.nodes)
-        for verb in (start_instance(scene.ctx("ada@desk"), start), stop_instance(scene.ctx("ada@desk"), stop)):
+        for verb in (
+            start_instance(scene.ctx("ada@desk"), start),
+            start_instance(scene.ctx("ada@desk"), replace(start, dry_run=True)),
+            stop_instance(scene.ctx("ada@desk"), stop),
+        ):
             _, ended = await collect_events_and_end(verb)
             assert ended.exit_code == 6, ended
             assert "switch to qwen36-ngram was left, step 4 of 6 (starting), by milo@laptop" in (ended.message or "")

@@ -15,12 +15,15 @@ from sparkctl.context import CommandContext
 from sparkctl.engines import load_engine
 from sparkctl.errors import InvalidInput
 from sparkctl.files import shipped_profiles_dir
+from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.events import CommandEnded
 from sparkctl.model.node import Node
 from sparkctl.model.phase import Phase
 from sparkctl.model.verdict import FailureCause
+from sparkctl.monitor.node_status import read_node_status
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.simulator import SimulatedSparks
+from sparkctl.views.status_view import format_status
 from tests.support.run_command import run_demo
 
 
@@ -91,6 +94,21 @@ async def test_of_two_starts_of_one_name_the_one_that_failed_is_diagnosed(
     assert (found.node, found.diagnosis.verdict is not None) == (second.name, True)
     healthy = await diagnose_instance(ctx, "qwen36", [first], None)
     assert (healthy.node, healthy.diagnosis.verdict) == (first.name, None)
+
+
+async def test_status_calls_an_end_before_ready_a_failure_as_up_does(ctx: CommandContext, node: Node) -> None:
+    ended = await start_and_fail(ctx, node, "exit0")
+    assert ended.verdict is not None
+    elsewhere = CommandContext(history=OperationHistory(ctx.history.directory / "other"), operator="other")
+    for reader in (ctx, elsewhere):  # also on a computer that knows nothing of this start
+        async with reader.create_session(node) as session:
+            view = await read_node_status(reader, session)
+        (one,) = view.instances
+        assert (one.phase, one.detail) == (Phase.FAILED, "it ended by itself, with exit code 0, before it was ready")
+        assert "ended by itself, with exit code 0, before it was ready" in ended.verdict.summary
+        assert one.endpoint is None, "nothing answers there any more"
+        assert one.port == 8003
+        assert "try: sparkctl diagnose qwen36 --node spark1" in "\n".join(format_status([view]))
 
 
 async def test_a_word_that_is_nothing(ctx: CommandContext, node: Node) -> None:

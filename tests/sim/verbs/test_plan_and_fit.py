@@ -13,15 +13,21 @@ from sparkctl import engines
 from sparkctl.commands.start.check_fit import CheckFit, check_fit
 from sparkctl.commands.start.start_instance import start_instance
 from sparkctl.commands.start.start_request import StartInstance
+from sparkctl.commands.switch.switch_instance import switch_instance
+from sparkctl.commands.switch.switch_request import SwitchInstance
 from sparkctl.config import load_config
 from sparkctl.context import CommandContext
 from sparkctl.files import shipped_profiles_dir
+from sparkctl.history.expected_durations import compute_model_key
 from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.events import CommandEnded, MemoryFitEvaluated, Outcome, WarningEmitted
 from sparkctl.model.json_codec import decode_event, encode_event
 from sparkctl.model.memory_fit import EstimateSource
+from sparkctl.model.node import Node
+from sparkctl.model.phase import Phase, PhaseDuration
 from sparkctl.model.text.units import GIB
 from sparkctl.profiles.profile_library import ProfileLibrary
+from sparkctl.profiles.profile_lint import lint_profile_file
 from sparkctl.simulator import SimulatedSparks
 from sparkctl.simulator.sim_node import SimNodeOptions
 from tests.support.run_command import parse_result, run_demo
@@ -315,3 +321,36 @@ def test_plan_refuses_the_flag_that_up_refuses() -> None:
     ran = run_demo("plan", *words)
     assert (ran.returncode, "then:" in ran.stdout, "patched_flags" in ran.stderr) == (6, False, True)
     assert run_plan(*words, "--set", "patched_flags=[mem-fraction-statc]")[0] == 0
+
+
+async def test_a_limit_shorter_than_such_a_start_took_is_told_before_the_next(
+    sparks: SimulatedSparks, ctx: CommandContext, node: Node
+) -> None:
+    """The last start was with other settings, and with a cache: the one before it took a quarter of an hour."""
+    names = ("env.VLLM_ENGINE_READY_TIMEOUT_S=600", "start.timeouts.loading=8m")
+    profile = SHIPPED.load_profile("qwen36-vllm", overrides=names)
+    start = StartInstance(profile=profile, engine=engines.load_engine(profile.engine), nodes=(node,), dry_run=True)
+    plan = CheckFit(profile=profile, nodes=(node,))
+    switch = SwitchInstance.from_start(start, ())
+
+    async def list_limits() -> list[list[str]]:
+        ways = (start_instance(ctx, start), check_fit(ctx, plan), switch_instance(ctx, switch))
+        said = [[event.message async for event in way if isinstance(event, WarningEmitted)] for way in ways]
+        return [[one for one in way if "is shorter than" in one] for way in said]
+
+    assert await list_limits() == [[], [], []], "nothing was measured"
+    kind = compute_model_key(profile.image, profile.model.path)
+    for seconds in (900.0, 100.0):
+        parts = [PhaseDuration(Phase.STARTING, None, 20.0), PhaseDuration(Phase.LOADING, "weights", seconds)]
+        ctx.history.record_start("of-old", "0123", "spark2", 1000.0, kind=kind, parts=parts)
+    for said in await list_limits():
+        own, engine = sorted(said, key=len)
+        assert own == "start.timeouts.loading 8 min is shorter than such a start took: 15 min"
+        assert engine.startswith("VLLM_ENGINE_READY_TIMEOUT_S `600` is shorter than this start takes")
+    took = ctx.history.find_longest_phases(profile)
+    path = SHIPPED.find_profile_file("qwen36-vllm")
+    assert not [
+        one for one in lint_profile_file(SHIPPED, path, None, lambda _: took).diagnostics if one.kind == "time-limit"
+    ]
+    longer = lint_profile_file(SHIPPED, path, None, lambda _: took | {Phase.LOADING: 7200.0}).diagnostics
+    assert [one.setting for one in longer if one.kind == "time-limit"] == ["start.timeouts.loading=240m"]

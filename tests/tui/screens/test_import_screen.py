@@ -120,13 +120,13 @@ async def test_a_fault_has_its_line_and_whatever_is_pasted_is_text(tmp_path: Pat
     hostile = "model: [a\r\nfoo: bar\n\x1b]52;c;aGk=\x07[/INST] [bold]x\x9b31m\u202e\x00\n" + "\x1b[2J" * 2000
     async with open_panel(build_panel_options((), tmp_path)) as pilot:
         await open_and_paste(pilot, hostile)
-        await wait_for_text(pilot, "pasted:2:4: expected ',' or ']'")
+        await wait_for_text(pilot, "pasted:1:8: the [ that begins here has no end")
         text = pilot.app.screen.query_one(TextArea).text
         assert all(char.isprintable() or char == "\n" for char in text)
         assert "[/INST] [bold]x" in text
         await pilot.press("ctrl+s")
         await pilot.pause(0.1)
-        assert "pasted:2:4" in read_screen(pilot), "what is no profile is not saved"
+        assert "pasted:1:8" in read_screen(pilot), "what is no profile is not saved"
         await pilot.press("tab")
         pilot.app.screen.query_one(Input).value = "no name"
         await wait_for_text(pilot, "name: `no name` is not a name")

@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from sparkctl.cli.event_printers import TextPrinter
+from sparkctl.cli.event_printers import CheckPrinter, TextPrinter
 from sparkctl.model.events import (
     CommandEnded,
     Event,
+    FindingReported,
     NodeStateChanged,
     Outcome,
     PhaseChanged,
@@ -18,6 +19,7 @@ from sparkctl.model.events import (
     TunnelStateChanged,
     WarningEmitted,
 )
+from sparkctl.model.finding import Severity
 from sparkctl.model.guard_state import GuardCoverage
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase, Step
@@ -150,6 +152,28 @@ def test_a_phase_that_lasts_says_so_on_a_pipe(
         "spark1  loading   weights   0:35",
         "spark1  loading   weights   1:05",
     ]
+
+
+def test_a_check_says_that_an_answer_takes_long(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [100.0]
+    monkeypatch.setattr("sparkctl.cli.event_printers.time.monotonic", lambda: now[0])
+    teller = CheckPrinter("qwen36")
+
+    def wait(seconds: int) -> list[str]:
+        for _ in range(seconds):
+            now[0] += 1
+            teller.refresh()
+        return capsys.readouterr().err.splitlines()
+
+    assert wait(4) == []
+    assert wait(40) == ["waiting for an answer of qwen36   5.0 s", "waiting for an answer of qwen36   35 s"]
+    teller.print_event(
+        FindingReported(ts=1.0, node=NODE, check="question", severity=Severity.GOOD, message="it knows the answer")
+    )
+    assert wait(4) == [], "the next question has just been asked"
+    assert wait(30) == ["waiting for an answer of qwen36   5.0 s"]
 
 
 def test_a_second_press_promises_nothing_and_after_the_end_nothing_is_said(capsys: pytest.CaptureFixture[str]) -> None:

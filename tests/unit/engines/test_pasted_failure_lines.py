@@ -25,6 +25,37 @@ _FRACTION, _KV_FRACTION = "args.mem-fraction-static", "args.kv_cache_free_gpu_me
 
 DEATHS = [
     (
+        "ollama.service: A process of this unit has been killed by the OOM killer.",
+        FailureCause.HOST_OOM_KILL,
+        None,
+        "a process of ollama.service",
+    ),
+    ("llm@1.service: Failed with result 'oom-kill'.", FailureCause.HOST_OOM_KILL, None, "a process of llm@1.service"),
+    (
+        "RuntimeError: fp8 tensor core is not supported in fa2 backend",
+        FailureCause.ATTENTION_BACKEND,
+        "args.attention-backend",
+        "in fa2 backend",
+    ),
+    (
+        "ValueError: Some modules are dispatched on the CPU or the disk. Make sure you have enough GPU RAM to fit the quantized model.",
+        FailureCause.WEIGHTS_DO_NOT_FIT,
+        None,
+        "a part of the model",
+    ),
+    (
+        "ValueError: The current `device_map` had weights offloaded to the disk. Please provide an `offload_folder` for them.",
+        FailureCause.WEIGHTS_DO_NOT_FIT,
+        None,
+        "a part of the model",
+    ),
+    (
+        "text_generation_launcher: Shard process was signaled to shutdown with signal 9 rank=0",
+        FailureCause.KILLED,
+        None,
+        "SIGKILL",
+    ),
+    (
         "ValueError: Head size 80 is not supported by FlashInfer. Supported head sizes are: [64, 128, 256].",
         FailureCause.ATTENTION_BACKEND,
         "args.attention-backend",

@@ -528,3 +528,18 @@ def test_how_long_a_pull_takes_is_told_by_the_last_ones_of_its_kind_on_its_node(
     record(10**9, 2.0)
     assert history.estimate_pull_seconds("spark1", 10**9, is_image=False) == 2.0
     assert history.list_operations()[0].shares[0].received == 10**9
+
+
+def test_containers_without_a_token_are_one_listing_of_a_node(history: OperationHistory) -> None:
+    assert not history.list_awaited_tokens("spark1"), "no start from here"
+    ids = [f"{number:012x}" + "d" * 52 for number in range(30)]
+    for number, each in enumerate(ids):
+        history.note_awaited_token("spark1", each)
+        os.utime(history.directory / "awaited" / "spark1" / each[:12], (number, number))
+    history.note_awaited_token("lena@10.0.0.2:2222", ID)
+    assert history.list_awaited_tokens("spark1") == {each[:12] for each in ids[-20:]}, "old ones make room"
+    history.note_token("qwen36", "spark1", ids[-1])
+    history.note_token("qwen36", "spark1", ids[0])
+    assert ids[-1][:12] not in history.list_awaited_tokens("spark1")
+    assert history.list_awaited_tokens("lena@10.0.0.2:2222") == {ID[:12]}
+    assert {path.stat().st_mode & 0o077 for path in (history.directory / "awaited").rglob("*")} == {0}

@@ -478,3 +478,47 @@ def test_another_service_of_a_compose_file_is_not_the_engine(first: str) -> None
 def test_of_a_compose_log_without_an_engine_all_services_are_read() -> None:
     log = OTHER_OF_COMPOSE + "db-1     | LOG:  database system is ready to accept connections\n"
     assert diagnose_text(log.encode()) == (None, "broken-image")
+
+
+KERNEL_STAMPS = (
+    "kernel: ",
+    "<4>[   12.{at:06}] ",
+    "kern  :warn  : [   12.{at:06}] ",
+    "[   12.{at:06}] ",
+    "[Thu Nov 27 10:00:{at:02} 2026] ",
+    "Nov 28 10:00:{at:02} spark kernel: ",
+    "Nov 28 10:00:{at:02} spark kernel: [   12.{at:06}] ",
+    "2026-11-28T10:00:{at:02}+0100 spark kernel: ",
+)
+
+
+@pytest.mark.parametrize("stamp", KERNEL_STAMPS)
+def test_a_kernel_s_word_for_a_failure_ends_no_program_but_its_kill_does(stamp: str) -> None:
+    said = [
+        "usb 1-1: new high-speed USB device number 2 using xhci_hcd",
+        r"ACPI BIOS Error (bug): Could not resolve symbol [\_SB.PCI0.XHC.RHUB.HS05], AE_NOT_FOUND (20230628/psargs-330)",
+        "r8169 0000:02:00.0: vpd r/w failed.  This is likely a firmware bug on this device.",
+    ]
+    for last in (1, 2):
+        log = "".join(f"{stamp.format(at=at)}{line}\n" for at, line in enumerate(said[: last + 1]))
+        assert diagnose_text(log.encode())[1] is None
+    killed = f"{stamp.format(at=9)}Out of memory: Killed process 4242 (python3) total-vm:1kB, anon-rss:1kB\n"
+    assert diagnose_text(f"{log}{killed}".encode())[1] == "host-oom-kill"
+    hot = f"{stamp.format(at=9)}thermal thermal_zone0: acpitz: critical temperature reached, shutting down\n"
+    assert diagnose_text(f"{log}{hot}".encode())[1] == "crashed"
+
+
+@pytest.mark.parametrize(
+    "summary",
+    [
+        "=================== 3 failed, 17 passed, 2 warnings in 2.31s ===================",
+        "FAILED tests/test_a.py::test_x - assert 1 == 2",
+        "FAILED (failures=2)",
+        "test result: FAILED. 2 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s",
+        "--- FAIL: TestServer (0.01s)",
+        "Tests:       1 failed, 12 passed, 13 total",
+        "not ok 3 - the server answers",
+    ],
+)
+def test_how_tests_went_says_nothing_of_a_server(summary: str) -> None:
+    assert diagnose_text(f"collected 20 items\n{summary}\n".encode()) == (None, None)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkctl.logs.verdict_builder import suggest_field_change
+from sparkctl.engines import engine_names, load_engine
+from sparkctl.logs.analyzer import LogAnalyzer
+from sparkctl.logs.verdict_builder import build_verdict, suggest_field_change
 from sparkctl.model.launch_plan import DEFAULT_FLOOR_BYTES, GuardRule, LaunchPlan, PhaseTimeouts, ReadinessRule
 from sparkctl.model.node import NodeName
-from sparkctl.model.verdict import ChangeDirection, FieldChange
+from sparkctl.model.text.log_line import LogLine
+from sparkctl.model.verdict import DROP_CACHES_REMEDY, ChangeDirection, FieldChange
 from sparkctl.profiles.validation import parse_setting
 
 LOWER, RAISE, REMOVE, SET = ChangeDirection.LOWER, ChangeDirection.RAISE, ChangeDirection.REMOVE, ChangeDirection.SET
@@ -77,3 +81,25 @@ def test_a_guessed_share_moves_the_right_way_and_stays_where_a_spark_lives(was: 
     assert 0.3 <= float(found.value) <= 0.85
     assert (float(found.value) < float(was)) is (change is LOWER)
     assert parse_setting(found.set_argument)  # it is what --set takes
+
+
+NO_MEMORY = "ValueError: Free memory on device cuda:0 (60.1/119.7 GiB) on startup is less than desired GPU memory utilization (0.8, 95.8 GiB)."
+
+
+@pytest.mark.parametrize(("plan", "is_told"), [(PLAN, False), (replace(PLAN, drop_caches=False), True), (None, True)])
+def test_the_page_cache_is_named_only_where_the_start_did_not_drop_it(plan: LaunchPlan | None, is_told: bool) -> None:
+    analyzer = LogAnalyzer(engine=load_engine("vllm"), ready=PLAN.ready)
+    analyzer.feed_lines([LogLine(when="", text=NO_MEMORY, number=1)])
+    verdict = build_verdict(analyzer, plan)
+    assert verdict is not None
+    assert (DROP_CACHES_REMEDY in verdict.remedy) is is_told
+    assert verdict.remedy.startswith("Stop what else holds memory on the node")
+    assert "  " not in verdict.remedy
+
+
+@pytest.mark.parametrize("engine", engine_names())
+def test_a_remedy_names_the_page_cache_in_the_sentence_that_a_verdict_can_leave_out(engine: str) -> None:
+    rules = load_engine(engine).log_rules
+    for rule in () if rules is None else rules.rules:
+        rest = rule.remedy.replace(DROP_CACHES_REMEDY, "")
+        assert not re.search(r"drop (?!no ).{0,20}caches?", rest, re.IGNORECASE), rule.remedy

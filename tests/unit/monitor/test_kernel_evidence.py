@@ -128,6 +128,23 @@ def test_a_log_that_does_not_reach_back_proves_nothing() -> None:
     assert [one.origin for one in flooded.evidence] == ["docker"]
 
 
+@pytest.mark.parametrize("source", ["kmsg", None])
+def test_what_went_down_with_its_machine_is_not_explained_by_the_next_boot(source: str | None) -> None:
+    """Docker calls it ended (255) when it starts again, just after the new boot's own lines."""
+    booted = FINISHED - 20
+    log = KernelLog(
+        now=FINISHED + 60, source=source, oldest=booted, booted=booted, events=(make_event(LOST, FINISHED - 8),)
+    )
+    found = judge(FailureCause.CRASHED, log=log, exit_code=255)
+    assert found.summary.startswith("qwen36 ended because its machine went down while it ran, and was booted again at ")
+    assert found.remedy.startswith("sparkctl doctor tells how the boot before ended")
+    assert (found.cause, [one.origin for one in found.evidence]) == (FailureCause.CRASHED, ["kernel", "docker"])
+    named = judge(FailureCause.CUDA_OUT_OF_MEMORY, log=log)
+    assert (named.summary, named.remedy) == ("It ended.", "Look."), "its own log says more"
+    for other in (STARTED - 5, FINISHED + 5):  # of this boot; ended in an earlier one
+        assert "went down" not in judge(FailureCause.CRASHED, log=replace(log, booted=other)).summary
+
+
 def test_without_the_right_nothing_is_claimed() -> None:
     found = judge(FailureCause.KILLED, log=KernelLog(now=FINISHED + 5, trouble="/dev/kmsg: Operation not permitted"))
     assert found.cause is FailureCause.KILLED

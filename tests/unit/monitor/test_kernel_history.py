@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from sparkctl.model.events import SampleArrived
 from sparkctl.model.kernel_event import KernelEventKind, KernelLine, KernelReading
 from sparkctl.model.node import NodeName
@@ -63,6 +65,27 @@ def test_another_boot_begins_anew() -> None:
     history.add_sample(make_sample(5_000.0, OLD), "boot")
     history.add_sample(make_sample(20.0), "next")
     assert list(history.events) == []
+
+
+def test_another_boot_of_a_node_that_tells_no_id_begins_anew() -> None:
+    """Its uptime tells: a line of the new boot is at an earlier second than the last one of the old boot."""
+    history = KernelHistory()
+    history.add_sample(make_sample(5_000.0), None)
+    history.add_sample(make_sample(5_012.0, NEW), None)
+    (news,) = history.add_sample(make_sample(20.0, replace(NEW, at=15.0)), None)
+    assert [one.last for one in history.events] == [news.last] == [1_000_015.0]
+
+
+@pytest.mark.parametrize("step", [-7200.0, 7200.0])
+def test_a_clock_that_is_set_moves_no_event(step: float) -> None:
+    """By that clock it is as long ago as it was: for its finding, and for its mark under the curve."""
+    history = KernelHistory()
+    history.add_sample(make_sample(5_000.0, OLD), "boot")
+    history.add_sample(make_sample(5_012.0, NEW), "boot")
+    later = make_sample(5_014.0, replace(NEW, at=5_013.0, text=NEW.text.replace("79", "119")))
+    (news,) = history.add_sample(replace(later, time=later.time + step), "boot")
+    assert [later.time + step - one.last for one in history.events] == [4_914.0, 4.0, 1.0]
+    assert news == history.events[-1]
 
 
 def test_news_are_in_the_event_log_once_and_marked_under_the_memory_curve() -> None:

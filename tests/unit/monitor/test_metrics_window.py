@@ -227,6 +227,25 @@ def test_missing_series_make_figures_unknown_and_break_nothing(pages: Sequence[t
             assert seen.acceptance is None
 
 
+@pytest.mark.parametrize(
+    ("made", "prompts", "more", "activity"),
+    [
+        (2, 14, {}, EngineActivity.IDLE),  # two front ends ask whether it lives
+        (2, 14, {"running": 1}, EngineActivity.DECODING),  # or its first tokens have come
+        (2, 14, {"waiting": 1}, EngineActivity.DECODING),
+        (2, 1_200, {}, EngineActivity.DECODING),  # somebody wants one token of long prompts
+        (3, 14, {}, EngineActivity.DECODING),
+    ],
+)
+def test_a_question_for_one_token_is_no_work(
+    made: float, prompts: float, more: dict[str, float], activity: EngineActivity
+) -> None:
+    last = make_vllm_metrics(100 + made, 50, prompt_tokens=500.0 + prompts, **{"running": 0, "waiting": 0} | more)
+    seen = read_meter_after((0, make_vllm_metrics(100, 50, prompt_tokens=500.0, running=0, waiting=0)), (10, last))
+    assert seen.activity is activity
+    assert (seen.generation_rate == 0) is (activity is EngineActivity.IDLE)
+
+
 # --- engines that report in strides (SGLang) -------------------------------------------------------------------------
 
 
@@ -381,14 +400,27 @@ def test_a_prompt_being_read_is_more_than_health_checks() -> None:
     assert (seen.activity, seen.generation_rate) == (EngineActivity.PREFILL, 0)
 
 
-def test_a_counter_that_stands_while_it_decodes_moves_in_strides_and_the_gauge_is_nearer() -> None:
+@pytest.mark.parametrize("gap", [2.0, 0.7])  # seconds between two readings
+def test_a_counter_that_stands_while_it_decodes_moves_in_strides_and_the_gauge_is_nearer(gap: float) -> None:
     """As versions may have it that count once a stride: forty steps of three streams, every 14 s."""
     window = MetricsWindow()
-    for second in range(0, 120, 2):
+    for reading in range(int(120 / gap)):
+        second = reading * gap
         window.add_reading(second, make_step_metrics(120 * (second // 14), rate=8.57, running=3))
         seen = window.compute_meter(second)
         if second >= 44:
             assert (seen.generation_rate, seen.estimator) == (8.57, MeterSource.GAUGE), second
+
+
+def test_a_counter_that_stood_once_is_believed_again_when_it_moves_with_each_reading() -> None:
+    """The engine stood for seconds in the middle of its requests: a graph that was made, or a machine that was busy."""
+    window, decoded = MetricsWindow(), 0.0
+    for second in range(0, 120, 2):
+        decoded += 0 if 40 <= second < 46 else 48
+        window.add_reading(second, make_step_metrics(decoded, rate=60.0, running=3))
+        seen = window.compute_meter(second)
+        if second >= 70:
+            assert (seen.estimator, seen.generation_rate) == (MeterSource.COUNTERS, 24), second
 
 
 # --- engines that count at the end of a request (llama-server) ------------------------------------------------------

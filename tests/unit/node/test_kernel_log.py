@@ -180,18 +180,35 @@ def test_without_history_only_new_lines_count(kmsg: KmsgOnDisk) -> None:
     assert [kernel_log.DRIVER_REFUSAL_PATTERN.search(text) is not None for _, text in reader.read_new()] == [True]
 
 
-def test_where_only_dmesg_works_the_guard_reads_what_is_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    now = time.monotonic()
+@pytest.mark.parametrize("drift", [0.5, 1.0, 2.0])
+def test_where_only_dmesg_works_the_guard_reads_what_is_new(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drift: float
+) -> None:
+    """Whatever the kernel's clock says. It prints two lines that were there, then a third; the guard reads late, all at once."""
+    now = time.monotonic() * drift
+    said = [f"echo '<4>[{now + second:.6f}] {REFUSED}'" for second in (1, 2, 3)]
     program = tmp_path / "dmesg"
     program.write_text(
-        f"#!/bin/sh\necho '<4>[{now - 50:.6f}] {REFUSED}'\necho '<4>[{now + 50:.6f}] {REFUSED}'\n", "utf-8"
+        f"#!/bin/sh\ncd {tmp_path}; test ! -e stop || exit 1\n{said[0]}\n{said[1]}\ntest ! -e 2 || {said[2]}\n"
+        "test ! -e 1 || touch 2; touch 1\n",
+        "utf-8",
     )
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    for history, count in ((False, 1), (True, 2)):
-        reader = kernel_log.KernelLogReader(kernel_log.open_dmesg(history, follows=False), None)
-        kernel_log.read_everything(reader)
-        assert (sum(line["count"] for line in reader.waiting), reader.trouble) == (count, None)
+    monkeypatch.setattr(kernel_log, "DMESG_PAUSE_SECONDS", 0.05)
+    for history, count in ((False, 1), (True, 3)):
+        reader = kernel_log.KernelLogReader(kernel_log.open_dmesg(history, follows=True), None)
+        found, deadline = [], time.monotonic() + 20.0
+        while len(found) < count and time.monotonic() < deadline:
+            time.sleep(0.5)
+            found += reader.read_new()
+        (tmp_path / "stop").touch()
+        while reader.source is not None and time.monotonic() < deadline:
+            time.sleep(0.05)
+            found += reader.read_new()
+        assert len(found) == count
+        for name in ("1", "2", "stop"):
+            (tmp_path / name).unlink()
 
 
 def test_a_log_that_may_not_be_read_says_why(tmp_path: Path) -> None:
@@ -239,12 +256,12 @@ def test_a_journal_without_a_line_is_not_a_quiet_kernel() -> None:
 def test_dmesg_that_prints_everything_again_repeats_nothing() -> None:
     line = f"<4>[ 812.402110] {REFUSED}\\n"
     later = "<4>[ 900.000000] EXT4-fs (nvme0n1p2): Remounting filesystem read-only\\n"
-    script = f"printf '{line}'; printf '{line}{later}'"
+    script = f"printf '{line}--\\n'; printf '{line}{later}--\\n'"
     pipe = kernel_log.LogPipe("dmesg", ["sh", "-c", script], kernel_log.DMESG_PATTERN, repeats=True, follows=False)
     reader = kernel_log.KernelLogReader(pipe, None)
     kernel_log.read_everything(reader)
     found = [(line["at"], line["count"]) for line in reader.build_message()["lines"]]
-    assert found in ([(812.40211, 1), (900.0, 1)], [(812.40211, 2), (900.0, 1)])  # both prints in one piece, or in two
+    assert found == [(812.40211, 1), (900.0, 1)], "also where both prints are read at once"
 
 
 ORDERLY = [

@@ -315,7 +315,7 @@ def test_overrides_are_laid_over_and_checked(library: ProfileLibrary) -> None:
         ("port=x", "--set port=x: port: must be a whole number, not `x`"),
         ("arg.x=1", "--set arg.x=1: arg: unknown key; did you mean `args`?"),
         ("foo=2", "--set foo=2: foo: unknown key; a flag of the engine belongs under `args`"),
-        ("args.x=[", "--set args.x=[: did not find expected node content"),
+        ("args.x=[", "--set args.x=[: a value, or the end of [ or {, is missing here"),
         ("args..x=1", "--set args..x=1: write --set field=value"),
         ("port", "--set port: write --set field=value"),
         ("name=x", "--set name=x: `name` cannot be set here"),

@@ -33,12 +33,20 @@ def test_a_unit_lands_field_by_field() -> None:
     assert profile.mounts == ("~/models:/models",)
     assert profile.env == (("HF_TOKEN", "${HF_TOKEN}"), ("MONEY", "5$"))
     assert get_container_argv(profile)[-4:] == ("--max-model-len", "${CTX:-8192}", "--template", 'a "b" 10%')
-    assert {"Restart", "EnvironmentFile", "CPUWeight"} <= set(list_keys_of(written, KeyOutcome.UNSUPPORTED))
+    left_out = list_keys_of(written, KeyOutcome.UNSUPPORTED)
+    assert {"Restart", "EnvironmentFile /etc/model.env", "CPUWeight"} <= set(left_out)
+    assert "set HF_TOKEN in your own environment" in (left_out["EnvironmentFile /etc/model.env"] or "")
 
 
 def test_a_unit_that_starts_an_engine_itself_is_imported() -> None:
     written = import_and_check(
-        "[Service]\nEnvironment=HF_HUB_OFFLINE=1\nExecStart=/usr/bin/vllm serve org/m \\\n  --port 8001\n", "x.service"
+        "[Unit]\nDescription=Mine\n[Service]\nUser=ai\nEnvironment=HF_HUB_OFFLINE=1\nEnvironmentFile=-/etc/a.env\n"
+        "EnvironmentFile=/etc/b.env\nExecStart=/usr/bin/vllm serve org/m \\\n  --port 8001 --served-model-name $NAME\n",
+        "x.service",
+    )
+    assert written.profile.title == "Mine"
+    assert {"User", "EnvironmentFile /etc/a.env", "EnvironmentFile /etc/b.env"} <= set(
+        list_keys_of(written, KeyOutcome.UNSUPPORTED)
     )
     assert (written.profile.engine, written.profile.model.path, written.profile.port) == ("vllm", "org/m", 8001)
     assert written.profile.env == (("HF_HUB_OFFLINE", "1"),)

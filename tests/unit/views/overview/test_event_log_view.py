@@ -55,7 +55,9 @@ def test_a_start_tells_how_long_it_took_and_a_node_why_it_is_away() -> None:
     away = build_log_entry(NodeStateChanged(ts=10.0, node=NODE, state=NodeState.UNREACHABLE, detail="no answer"))
     assert away is not None
     assert describe_log_entry(away)[0] == "unreachable: no answer"
-    assert join_text(render_event_log_entry(away, 8, explained=())).endswith("spark1     unreachable: no answer")
+    assert join_text(render_event_log_entry(away, "19:05:33", 8, explained=())).endswith(
+        "spark1     unreachable: no answer"
+    )
     assert describe_event(LogArrived(ts=10.0, node=NODE, instance="qwen36", lines=())) is None
     refused = StartRefused(ts=10.0, node=NODE, words=("up", "big", "--node", "spark1"), reason="no such profile")
     assert describe_event(refused) == ("up big refused: no such profile", TextStyle.ATTENTION)
@@ -114,7 +116,7 @@ def test_a_failure_is_one_line_also_where_its_reason_comes_seconds_later() -> No
     store.apply_event(end)
     assert [text for text, _ in read_log(store)] == ["qwen36: loading", "qwen36: failed: It did not fit"]
     entry = store.event_log.entries[-1]
-    explained = join_text(render_event_log_entry(entry, 8, explained=[(NODE, "qwen36")]))
+    explained = join_text(render_event_log_entry(entry, "19:05:33", 8, explained=[(NODE, "qwen36")]))
     assert explained.endswith("qwen36: failed after 5:21")
 
 

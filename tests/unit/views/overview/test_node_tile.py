@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
+import time
 from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkctl import engines
+from sparkctl.history.model import OperationKind, OperationRecord
 from sparkctl.model.container import ContainerState
 from sparkctl.model.decode_step import DecodeStepSpec
 from sparkctl.model.engine_metrics import (
@@ -456,8 +460,8 @@ def test_log_lines_have_their_times_in_the_columns_of_events() -> None:
     scene = OverviewScreenModel(glances=(make_tile(READY),), lines=lines, happened=happened)
     rows = [join_text(row) for row in render_overview(scene, 120, 40).rows]
     timed, untimed, event = (next(row for row in rows if word in row) for word in ("loads", "no time", "event"))
-    assert re.match(r" \d\d:20:30  spark1 │ loads", timed)
-    assert untimed.startswith("           spark1 │ no time")
+    assert re.match(r" 01-0\d \d\d:20  spark1 │ loads", timed)
+    assert untimed.startswith("              spark1 │ no time")
     assert timed.index("loads") == event.index("up refused")
 
 
@@ -720,3 +724,22 @@ def test_a_curve_of_a_clock_that_runs_fast_has_no_holes_and_a_real_gap_stays_one
     assert None not in fill_series_gaps(fast, 240.0)[:239]
     gap = [1.0 if not 100 < at < 140 else None for at in range(240)]
     assert fill_series_gaps(gap, 240.0)[101:140] == [None] * 39
+
+
+def test_events_and_log_lines_have_a_time_and_where_needed_its_day() -> None:
+    noon = time.mktime((2026, 7, 28, 12, 0, 0, 0, 0, -1))
+    today = replace(make_log_entry("today"), when=noon - 3600.0)
+    before = OperationRecord(
+        id=1, kind=OperationKind.STOP, began=noon - 86400.0, operator="milo", nodes=(NODE,), instance="old"
+    )
+    said = RecentLogLine(NODE, "q", "said yesterday", datetime.fromtimestamp(noon - 90000.0, UTC).isoformat())
+    scene = OverviewScreenModel(glances=(replace(make_tile(READY), now=noon),), happened=(today,))
+
+    def list_beginnings(**more: Any) -> list[str]:
+        rows = [join_text(row) for row in render_overview(replace(scene, **more), 120, 40).rows]
+        return [row[:20] for row in rows if re.match(r" [\d ]", row) and NODE in row]
+
+    assert list_beginnings() == [" 11:00:00  spark1   "]
+    dated = [" 07-27 12:00  spark1 ", " 11:00:00     spark1 ", " 07-27 11:00  spark1 "]
+    assert list_beginnings(past=(before,), lines=(said,)) == [one[:20] for one in dated]
+    assert list_beginnings(lines=(replace(said, when="9999-12-31T23:59:59+00:00"),)), "a node can send any time"
