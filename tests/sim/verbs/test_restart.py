@@ -84,6 +84,9 @@ def test_a_profile_that_was_edited_meanwhile_is_told_before(tmp_path: Path, monk
             ("bench", ("spark1",), "done")
         ]
         assert re.search(r"bench +qwen36-ngram +spark1 +done .*is kept", run_command("history").stdout)
+        missing = run_command("history show 99")
+        assert (missing.exit_code, missing.stderr.splitlines()[1].strip()) == (2, "try: sparkctl history")
+        assert re.search(r"the history has no entry 99; its entries are 1 to \d$", missing.stderr, re.M)
         other = run_command("bench qwen36-as-posted --start --node spark1 --by-domain --prompts " + str(prompts))
         assert other.exit_code == 6, "what stops for it would not start again with the same"
         assert "qwen36-ngram has to stop for qwen36-as-posted, and would not start again with the same" in other.stderr
