@@ -131,7 +131,7 @@ class EffectTable:
 
     def _is_work(self, raw: bytes) -> bool:
         """Tell by the beginning of a line whether an engine at work wrote it."""
-        return b"\r" not in raw and prepare_raw_line(raw[:_MAX_WORK_SHAPE]).startswith(self._engine.signs.serving)
+        return b"\r" not in raw[:-1] and prepare_raw_line(raw[:_MAX_WORK_SHAPE]).startswith(self._engine.signs.serving)
 
     def _judge(self, raw: bytes) -> LineEffect:
         text = split_raw_bytes(raw)[1]
@@ -191,10 +191,15 @@ def split_raw_line(raw: str) -> tuple[str, str]:
     return split_prefix(strip_broken_colour_codes(plain))
 
 
+def decode_line(raw: bytes) -> str:
+    """Return the text of a line that is not decoded yet, without the carriage return that may end it."""
+    return raw.decode("utf-8", "replace").removesuffix("\r")
+
+
 @lru_cache(_KNOWN_LINES)
 def split_raw_bytes(raw: bytes) -> tuple[str, str]:
     """Return the same of a line that is not decoded yet."""
-    return split_raw_line(raw.decode("utf-8", "replace"))
+    return split_raw_line(decode_line(raw))
 
 
 def prepare_raw_line(raw: bytes) -> str:

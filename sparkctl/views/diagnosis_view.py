@@ -129,13 +129,13 @@ def build_diagnosis_json(found: LogDiagnosis, source: str, instance: str | None,
 
 
 _WEIGHT_WORDS = {
-    FailureWeight.AFTERMATH: "reports that something failed before",
-    FailureWeight.DYING: "announces a shutdown",
-    FailureWeight.LOST: "reports a lost process",
-    FailureWeight.EXCEPTION: "an exception that no rule names",
-    FailureWeight.DEATH: "reports that a process ended",
-    FailureWeight.LIKELY: "names the fault in general",
-    FailureWeight.CONCRETE: "names the cause",
+    FailureWeight.AFTERMATH: "it only reports that something failed before",
+    FailureWeight.DYING: "it announces a shutdown",
+    FailureWeight.LOST: "it reports a lost process",
+    FailureWeight.EXCEPTION: "it is an error that sparkctl does not know",
+    FailureWeight.DEATH: "it reports that a process ended",
+    FailureWeight.LIKELY: "it names the kind of fault",
+    FailureWeight.CONCRETE: "it names the cause",
 }
 _MAX_LISTED = 12  # tracebacks and candidates at most, each
 _EXPLAINED_CHARS = 60  # characters of a quoted line
@@ -152,15 +152,16 @@ def format_reading(found: LogDiagnosis) -> list[str]:
         "how it was read" + (", from its last line to its first: the newest stands first" if reading.is_turned else ""),
     ]
     by = reading.engine_line
-    whose = "no line shows it" if by is None else f"line {by[0]}: {_quote(by[1])}"
+    unseen = "no line names one" if found.engine is None else "not by a line, but by its container or --engine"
+    whose = unseen if by is None else f"by line {by[0]}: {_quote(by[1])}"
     lines.append(f"{'engine':{_LABEL_COLUMNS}}{found.engine or 'unknown'}, {whose}")
     if found.version and reading.version_line:
-        lines.append(f"{'version':{_LABEL_COLUMNS}}{sanitize_line(found.version)}, line {reading.version_line}")
+        lines.append(f"{'version':{_LABEL_COLUMNS}}{sanitize_line(found.version)}, by line {reading.version_line}")
     for at, block in enumerate(reading.tracebacks[:_MAX_LISTED]):
         before = reading.tracebacks[at - 1] if at else None
         goes_on = before is not None and 0 < block.first - before.last <= _CHAIN_LINES
-        words = f"lines {block.first}-{block.last}{', chained to the one before' if goes_on else ''}: {_quote(block.exception)}"
-        lines.append(f"{'' if at else 'traces':{_LABEL_COLUMNS}}{words}")
+        words = f"lines {block.first}-{block.last}{', which follow from the error before' if goes_on else ''}: {_quote(block.exception)}"
+        lines.append(f"{'' if at else 'errors':{_LABEL_COLUMNS}}{words}")
     lines += _format_rest(len(reading.tracebacks))
     for at, one in enumerate(reading.candidates[:_MAX_LISTED]):
         lines.append(f"{'' if at else 'found':{_LABEL_COLUMNS}}{_format_candidate(one)}")
@@ -199,30 +200,30 @@ def _format_rest(count: int) -> list[str]:
 
 
 def _format_candidate(one: FailureCandidate) -> str:
-    rule = f', rule "{_quote(one.rule)}"' if one.rule else ""
-    end = ", the engine went on" if one.survived else ""
+    rule = f' ("{_quote(one.rule)}")' if one.rule else ""
+    end = "; the engine went on after it" if one.survived else ""
     # One told of another weighs between.
     words = next(words for weight, words in reversed(_WEIGHT_WORDS.items()) if weight <= one.weight)
     if one.is_handled:
-        words = "another exception came up while it was handled"
-    return f"line {one.line}: {one.cause}, weight {one.weight} ({words}){rule}{end}"
+        words = "another error came up while it was handled"
+    return f"line {one.line}, {one.cause}: {words}{rule}{end}"
 
 
 def _explain_choice(found: LogDiagnosis, reading: LogReading) -> str:
     verdict = found.verdict
     if verdict is None:
-        return "no failure: nothing failed that the engine did not survive"
+        return "no failure: " + ("the engine went on after each of them" if reading.candidates else "no line shows one")
     root = next((one for one in reading.candidates if one.line == reading.root), None)
     if root is None or not any(one.line == root.line for one in verdict.evidence):
-        return f"no rule's line decides, but how the log ends; {verdict.confidence}"
+        return f"no line shows the cause, so it is how the log ends that decides; {verdict.confidence}"
     rivals = [one for one in reading.candidates if one.line != root.line and not one.survived]
     is_first = any(one.weight == root.weight for one in rivals)
     why = (
-        "the first of those with the most weight"
+        "the first of the lines that tell the most"
         if is_first
-        else "it has the most weight"
+        else "it tells more than the others"
         if rivals
-        else "the only candidate"
+        else "no other line shows a failure"
     )
     return f"line {root.line}, {why}; {verdict.confidence}"
 

@@ -42,7 +42,9 @@ def _complete_log_source(ctx: click.Context, param: click.Parameter, incomplete:
 @node_option(many=True)
 @click.option("--causes", is_flag=True, help="List the causes that a verdict can have, and what each means.")
 @click.option(
-    "--explain", is_flag=True, help="Show how the log was read: its engine, tracebacks, candidates, and the choice."
+    "--explain",
+    is_flag=True,
+    help="Show how the log was read: its engine, its errors, what could be the cause, and the choice.",
 )
 @click.option(
     "--submit",

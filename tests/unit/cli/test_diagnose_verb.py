@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -144,10 +145,11 @@ def test_facts_have_units(tmp_path: Path) -> None:
 def test_how_a_log_was_read(tmp_path: Path) -> None:
     (tmp_path / "vllm.log").write_text(BROKEN)
     said = run_diagnose("vllm.log", "--explain", cwd=tmp_path).stdout.partition("how it was read")[2]
-    assert "engine    vllm, line 1: " in said
-    assert "version   0.19.1, line" in said
-    assert 'line 5: startup-memory-check, weight 10 (names the cause), rule "is less than desired"' in said
-    assert said.rstrip().endswith("choice    line 5, it has the most weight; certain")
+    assert "engine    vllm, by line 1: " in said
+    assert "version   0.19.1, by line" in said
+    assert 'line 5, startup-memory-check: it names the cause ("is less than desired")' in said
+    assert said.rstrip().endswith("choice    line 5, it tells more than the others; certain")
+    assert not re.search(r"\b(weight|rule)\b", said), "an owner knows neither"
     reading = parse_document(run_diagnose("vllm.log", "--explain", "--json", cwd=tmp_path))["reading"]
     assert (reading["chosen"], reading["candidates"][0]["rule"]) == (5, "is less than desired")
 
@@ -164,7 +166,7 @@ def test_explain_tells_which_exception_another_one_came_after(tmp_path: Path) ->
     between = "\nDuring handling of the above exception, another exception occurred:\n\n"
     log = f"{frame}ModuleNotFoundError: No module named 'x9'\n{between}{frame}RuntimeError: worker 0 failed\n"
     said = run_diagnose("-", "--explain", stdin=log, cwd=tmp_path).stdout
-    assert "line 4: broken-image, weight 3 (another exception came up while it was handled)" in said
+    assert "line 4, broken-image: another error came up while it was handled" in said
     assert "lost process" not in said
 
 
