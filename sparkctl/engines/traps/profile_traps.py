@@ -15,14 +15,12 @@ from sparkctl.engines.lint.profile_flags import (
     parse_size_number,
     quote_value,
 )
-from sparkctl.engines.traps import load_traps, shorten_source
+from sparkctl.engines.traps import is_version_within, load_traps, shorten_source
 from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.profile import Profile
 from sparkctl.model.text.units import parse_size
 
 _COMPARISON = re.compile(r"(?P<sign>[<>]=?)(?P<number>[\d.]+)")
-_VERSION_BOUND = re.compile(r"(?P<sign>[<>]=?|=)(?P<version>\d+(?:\.\d+)*)")
-_VERSION_PARTS = re.compile(r"\d+")
 _SET, _UNSET, _NOT = "set", "unset", "!"
 _BELOW_USUAL = "<usual"  # seconds, fewer than such a start takes
 
@@ -71,22 +69,6 @@ def _spell_as_given(setting: str, settings: FlagSettings | None) -> str:
     if own == field:
         return setting
     return f"{own}=null" if given.value is None else f"{own}={value}"  # without a value it is the flag's opposite
-
-
-def is_version_within(version: str, bounds: str) -> bool:
-    """Tell whether a version lies within bounds such as ``>=0.19,<0.20`` (``=0.19`` is every 0.19.x)."""
-    have = tuple(int(part) for part in _VERSION_PARTS.findall(version)[:3])
-    for bound in bounds.split(","):
-        found = _VERSION_BOUND.fullmatch(bound.strip())
-        if found is None:
-            raise ValueError(f"no bound of a version: {bound}")
-        limit = tuple(int(part) for part in found["version"].split("."))
-        same = have[: len(limit)]
-        if not {"<": have < limit, "<=": same <= limit, ">": same > limit, ">=": have >= limit, "=": same == limit}[
-            found["sign"]
-        ]:
-            return False
-    return True
 
 
 @dataclass(frozen=True, slots=True)
