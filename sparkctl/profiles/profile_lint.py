@@ -23,7 +23,7 @@ from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.secrets import find_secret_arguments, find_secret_values, list_secret_spellings, redact
 from sparkctl.model.text.units import format_duration
 from sparkctl.model.verdict import FieldChange
-from sparkctl.profiles.env_references import find_engine_secrets
+from sparkctl.profiles.env_references import find_engine_secrets, list_literal_values
 from sparkctl.profiles.yaml_reader import FileIssue, FilePosition
 
 if TYPE_CHECKING:
@@ -122,7 +122,21 @@ def lint_profile_file(
     ]
     if chosen is not None and chosen.basis is not CatalogueMatch.EXACT:
         found.append(_build_diagnostic(_build_version_message(profile, chosen), tree, secrets))
+    found += _check_env_file(profile, tree)
     return LintResult(path, _sort_diagnostics(found), chosen)
+
+
+def _check_env_file(profile: Profile, tree: YamlValue) -> list[LintDiagnostic]:
+    """Return what a start refuses in the env_file, or else the values that its reader may not expect."""
+    from sparkctl.profiles.yaml_reader import InvalidFile
+
+    try:
+        return [replace(_issue_to_diagnostic(one), level=LintSeverity.WARNING) for one in list_literal_values(profile)]
+    except InvalidFile as error:
+        return [_issue_to_diagnostic(fault) for fault in error.faults]
+    except InvalidInput as error:
+        place = _find_field_position(("env_file",), tree, on_key=False)
+        return [_issue_to_diagnostic(FileIssue(place, error.message))]
 
 
 def lint_profile(

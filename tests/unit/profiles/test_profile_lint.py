@@ -668,3 +668,18 @@ def test_a_value_that_a_later_version_takes_is_said_to_be_in_builds_after_the_re
         "vLLM 0.20.2 takes it, and so may a build made after the release of 0.19.1: list speculative-config in "
         "patched_flags then"
     )
+
+
+def test_what_a_start_refuses_in_the_env_file_is_an_error_of_the_check(tmp_path: Path) -> None:
+    text = "schema: 1\nname: mine\nengine: container\nimage: x/y:1\nenv_file: own.env\n"
+    assert get_only_line(lint_profile_text(tmp_path, text)).startswith("5:11: error[profile]: ")  # there is no file
+    (tmp_path / "own.env").write_text("export A=1\nPATH\nB=1\n")
+    found = [line.removeprefix(f"{tmp_path}/") for line in lint_profile_text(tmp_path, text)]
+    assert found == [
+        "own.env:1:1: error[profile]: `export A` is not a variable's name",
+        "own.env:2:1: error[profile]: write KEY=VALUE",
+    ]
+    (tmp_path / "own.env").write_text("A='q'\n")
+    assert get_only_line(lint_profile_text(tmp_path, text)).startswith(
+        f"{tmp_path}/own.env:1:1: warning[profile]: A gets"
+    )
