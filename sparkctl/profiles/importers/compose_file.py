@@ -162,7 +162,8 @@ class _ComposeReader:
         for one in values:
             is_raw = key != "env_file"
             if isinstance(one, dict) and key == "env_file":
-                one, is_raw = one.get("path"), scalar_text(one.get("format")) == "raw"
+                mapping = as_mapping(one)
+                one, is_raw = mapping.get("path"), scalar_text(mapping.get("format")) == "raw"
             self.apply_flag(
                 _DOCKER_FLAGS[key],
                 self.to_profile_text(one),
