@@ -123,7 +123,23 @@ def lint_profile_file(
     if chosen is not None and chosen.basis is not CatalogueMatch.EXACT:
         found.append(_build_diagnostic(_build_version_message(profile, chosen), tree, secrets))
     found += _check_env_file(profile, tree)
+    found += [_build_diagnostic(one, tree, secrets) for one in _check_model_mount(profile)]
     return LintResult(path, _sort_diagnostics(found), chosen)
+
+
+def _check_model_mount(profile: Profile) -> Iterator[LintMessage]:
+    """Yield a warning for a model's path that only the image itself could hold."""
+    path = profile.model.path or ""
+    targets = [mount.split(":")[1].rstrip("/") for mount in profile.mounts]
+    if path.startswith("/") and not any(f"{path}/".startswith(f"{target}/") for target in targets):
+        message = f"{path} is in no mount of the profile: the engine finds it only if the image holds it"
+        yield LintMessage(
+            kind=LintRule.CONTAINER_SETTING,
+            level=LintSeverity.WARNING,
+            where=("model", "path"),
+            message=message,
+            on_key=False,
+        )
 
 
 def _check_env_file(profile: Profile, tree: YamlValue) -> list[LintDiagnostic]:
