@@ -166,12 +166,14 @@ class FlagAdvice:
 
     ``words``: what to do about a flag that this engine lacks. ``not_alike``: those of ``names`` that take another kind
     of value. ``replaceable``: flags whose value a checkpoint's own setting replaces before anything refuses it.
+    ``key_values``: what a key of a JSON flag takes (``--flag.key``), in any case; a text names the flag that takes the same.
     """
 
     names: Mapping[str, str] = field(default_factory=dict)
     words: Mapping[str, str] = field(default_factory=dict)
     not_alike: frozenset[str] = frozenset()
     replaceable: frozenset[str] = frozenset()
+    key_values: Mapping[str, tuple[str, ...] | str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
