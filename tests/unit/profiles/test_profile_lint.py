@@ -31,7 +31,7 @@ DFLASH = (
 
 def is_of_catalogue(line: str) -> bool:
     """Tell whether a line is a known trap's: tests/unit/engines/test_traps.py has those."""
-    return any(one.when and max(one.meaning.split("{value}"), key=len) in line for one in load_traps())
+    return any(one.when and max(re.split(r"\{\w+\}", one.meaning), key=len) in line for one in load_traps())
 
 
 def lint_profile_text(tmp_path: Path, text: str, version: str | None = None) -> list[str]:
