@@ -340,6 +340,8 @@ _LATER_STAGE, _ONE_OF_RANKS = (
 _CUT_MARK = lazy_pattern.compile(
     r"[\s.…]{0,20}+(?:[\[(<]{0,2}(?:\.{2,3}|…)? ?(?:[Tt]runcated|TRUNCATED|snip|cut|omitted)\b[^\])>]{0,60}[\])>]{0,2})?[\s.…]{0,20}$"
 )
+# What programs try on purpose: a module, a file, a key that need not be there.
+_TRIED = lazy_pattern.compile(r"(?:ModuleNotFound|Import|FileNotFound|Key|Attribute)Error\b")
 _NO_MESSAGE = lazy_pattern.compile(r"[\w.]{1,200}: *$")  # an exception's class alone
 _MAX_BANNER_TAIL_LINES = 12  # lines of an image's banner after its warning
 _MAX_TAIL_LINES = 6  # lines of cleanup that may follow the last error
@@ -962,14 +964,17 @@ class LogAnalyzer:
         if traceback.refuses_settings and signal.failure is not None and not self.was_ready:
             signal = replace(signal, failure=name_refused_settings(signal.failure))
         if traceback.handled and (signal.failure is None or signal.failure.weight >= FailureWeight.EXCEPTION):
-            self._mark_handled(traceback.handled, text)
+            is_named = signal.failure is not None and signal.failure.weight > FailureWeight.EXCEPTION
+            self._mark_handled(traceback.handled, text, is_named=is_named)
         return signal
 
-    def _mark_handled(self, numbers: tuple[int, ...], text: str) -> None:
+    def _mark_handled(self, numbers: tuple[int, ...], text: str, *, is_named: bool) -> None:
         """Note that the exceptions of these lines were handled when that of ``text`` came up: they explain no end, unless its
-        message is that it retells one of theirs."""
+        message is that it retells one of theirs, or no rule names it: what cleans up after a known cause may fail, too."""
         for at, seen in enumerate(self.failures):
             if seen.failure is None or seen.number not in numbers:
+                continue
+            if not is_named and seen.failure.weight >= FailureWeight.LIKELY and not _TRIED.match(seen.text):
                 continue
             message = seen.text.partition(": ")[2]
             if len(message) < _MIN_TEXT_CHARS or message not in text:

@@ -271,7 +271,7 @@ def _look_up_flag_variable(name: str, profile: Profile, settings: FlagSettings) 
 
 
 def _meets(sight: _Sight, test: str, usual: float | None) -> bool:
-    """Tell whether what is said meets a test: ``set``, ``unset``, ``>0.9``, ``<usual``, a regular expression, or ``!`` and one.
+    """Tell whether what is said meets a test: ``set``, ``unset``, ``>0.9``, ``>0.85,<=1``, ``<usual``, a regular expression, or ``!`` and one.
 
     An expression has to match a short value as a whole, and is searched for in a path, an image, a mount or a command.
     """
@@ -288,8 +288,9 @@ def _matches(text: str, test: str, where: FieldPath) -> bool:
 
     if has_env_reference(text) and where[0] in ("env", "args"):
         return False  # known only at the start
-    if compares := _COMPARISON.fullmatch(test):
-        return _is_number_within(text, compares["sign"], float(compares["number"]))
+    bounds = [found for each in test.split(",") if (found := _COMPARISON.fullmatch(each))]
+    if len(bounds) > test.count(","):  # all of them: `>0.85,<=1`
+        return all(_is_number_within(text, one["sign"], float(one["number"])) for one in bounds)
     pattern = re.compile(test, re.IGNORECASE)
     if where[0] in ("image", "model", "mounts", "command"):
         return pattern.search(text) is not None
