@@ -6,7 +6,7 @@ def main() -> None:
     import gc
 
     # Imports create a hundred thousand lasting objects; collecting garbage among them takes a tenth of a start.
-    gc.set_threshold(100_000, 20, 20)
+    gc.set_threshold(200_000, 20, 20)
 
     try:
         from sparkctl.cli.invocation import run_and_exit

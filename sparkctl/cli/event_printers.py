@@ -46,7 +46,6 @@ from sparkctl.model.profile import Profile
 from sparkctl.model.switch_plan import SwitchStep
 from sparkctl.model.text.sanitize import sanitize_line, sanitize_lines
 from sparkctl.model.text.units import GIB, format_duration
-from sparkctl.views.bench_view import format_cell_progress, format_domain_progress, format_progress, format_sweep_time
 from sparkctl.views.event_text import (
     describe_missing_guard,
     format_cache_drop,
@@ -167,6 +166,8 @@ class TextPrinter:
             case GuardActed():
                 self._print_guard_action(event)
             case BenchCellMeasured() | BenchDomainMeasured():
+                from sparkctl.views.bench_view import format_domain_progress, format_progress  # imports statistics
+
                 style = TextStyle.GOOD if event.result.error is None else TextStyle.ATTENTION
                 mark = get_state_symbol(Phase.READY if event.result.error is None else Phase.FAILED)
                 words = (
@@ -523,6 +524,8 @@ class BenchPrinter(TextPrinter):
         if isinstance(event, BenchCellMeasured | BenchDomainMeasured) and event.benchmark is not None:
             self._benchmarks[event.benchmark] = None
         if isinstance(event, BenchCellProgressed):
+            from sparkctl.views.bench_view import format_cell_progress, format_sweep_time
+
             if event.remaining is not None and (event.instance, event.node) not in self._estimated:
                 self._estimated.add((event.instance, event.node))
                 self.live.clear()

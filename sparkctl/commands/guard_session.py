@@ -112,9 +112,9 @@ class GuardSession:
         reported already.
         """
         try:
-            self._link = await GuardClient.start_guard(self._session, self._report_guard_event)
-            state = await self._link.get_state()
             left = await guard_client.read_guard_directory(self._session)
+            self._link = await GuardClient.open_guard(self._session, left, self._report_guard_event)
+            state = await self._link.get_state()
         except (GuardUnavailable, NodeError) as trouble:
             return await self._give_up(trouble)
         for what, hint in left.list_warnings(self._plan.node):
@@ -340,6 +340,13 @@ def to_guard_event(now: float, session: NodeSession, event: GuardEvent) -> Guard
         rate=event.rate,
         to_zero=event.to_zero,
     )
+
+
+async def wake_guard(session: NodeSession) -> None:
+    """Have a guard run on the node, for the start that follows at once; whatever fails is reported by that."""
+    with suppress(GuardUnavailable, NodeError):
+        left = await guard_client.read_guard_directory(session)
+        await (await GuardClient.open_guard(session, left, lambda event: None)).close()
 
 
 async def stop_watching_containers(

@@ -35,7 +35,6 @@ from sparkctl.history.model import OperationKind
 from sparkctl.logs.line_patterns import drop_own_requests, is_own_request, parse_log_time
 from sparkctl.logs.rank_verdict import measure_clock_offset
 from sparkctl.logs.reader import LogFeed, read_log
-from sparkctl.logs.start_verdict import describe_guard_kill
 from sparkctl.model.container import Container
 from sparkctl.model.events import CommandEnded, Emit, Event, LogArrived, Outcome, WarningEmitted
 from sparkctl.model.guard_state import GuardReceipt
@@ -232,6 +231,8 @@ class _ShowLogRun:
             self._warn_guard_stop(session.node.name, receipt)
 
     def _warn_guard_stop(self, node: NodeName, receipt: GuardReceipt) -> None:
+        from sparkctl.logs.start_verdict import describe_guard_kill
+
         when = format_date_time(receipt.at, has_seconds=True)
         self._emit_warning(node, f"the guard stopped {self.request.instance} at {when}: {describe_guard_kill(receipt)}")
 

@@ -131,7 +131,7 @@ class EffectTable:
 
     def _is_work(self, raw: bytes) -> bool:
         """Tell by the beginning of a line whether an engine at work wrote it."""
-        return b"\r" not in raw and prepare_raw_line(raw[:_MAX_WORK_SHAPE]).startswith(self._engine.signs.serving)
+        return b"\r" not in raw[:-1] and prepare_raw_line(raw[:_MAX_WORK_SHAPE]).startswith(self._engine.signs.serving)
 
     def _judge(self, raw: bytes) -> LineEffect:
         text = split_raw_bytes(raw)[1]
@@ -191,10 +191,15 @@ def split_raw_line(raw: str) -> tuple[str, str]:
     return split_prefix(strip_broken_colour_codes(plain))
 
 
+def decode_line(raw: bytes) -> str:
+    """Return the text of a line that is not decoded yet, without the carriage return that may end it."""
+    return raw.decode("utf-8", "replace").removesuffix("\r")
+
+
 @lru_cache(_KNOWN_LINES)
 def split_raw_bytes(raw: bytes) -> tuple[str, str]:
     """Return the same of a line that is not decoded yet."""
-    return split_raw_line(raw.decode("utf-8", "replace"))
+    return split_raw_line(decode_line(raw))
 
 
 def prepare_raw_line(raw: bytes) -> str:
@@ -254,10 +259,10 @@ class TracebackPrefix:
 
 def _find_traceback_prefix(line: str) -> re.Pattern[str] | None:
     """Return a matcher for what stands before a frame of a traceback; None where that is nothing, or is known, or the line is none."""
-    frame = _FRAME_AT_END.search(line) if line[: line.find(FRAME_START)].strip() else None
-    if frame is None or not (head := line[: frame.start()]).strip() or len(head) > _MAX_PREFIX_CHARS:
+    if FRAME_PATTERN.match(prepare_text(line)[1]) or (frame := _FRAME_AT_END.search(line)) is None:
         return None
-    if is_quoted(line) or _BELOW_ERROR.search(head) or FRAME_PATTERN.match(prepare_text(line)[1]):
+    head = line[: frame.start()]
+    if not head.strip() or len(head) > _MAX_PREFIX_CHARS or is_quoted(line) or _BELOW_ERROR.search(head):
         return None
     for at in [*(end.start() for end in islice(_PREFIX_ENDS.finditer(head), _MAX_PREFIX_PARTS)), len(head)]:
         if read_raw_line(line[at:]).startswith(frame["bare"]):

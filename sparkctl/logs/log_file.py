@@ -139,8 +139,8 @@ def _read_decoded(source: ByteSource, name: str) -> Iterator[bytes]:
         yield decoder.decode(first).encode("utf-8")
         yield from (decoder.decode(piece).encode("utf-8") for piece in pieces)
         return
-    yield _HOLE.sub(b"\n", first.removeprefix(codecs.BOM_UTF8))
-    yield from (_HOLE.sub(b"\n", piece) if b"\0" in piece else piece for piece in pieces)
+    for piece in chain([first.removeprefix(codecs.BOM_UTF8)], pieces):
+        yield _HOLE.sub(b"\n", piece) if b"\0" in piece else piece
 
 
 def _read_pieces(source: ByteSource, name: str) -> Iterator[bytes]:
@@ -281,9 +281,11 @@ def _find_wrapping(lines: Sequence[str], read_header: Callable[[str], str | None
         return partial(_strip_json, has_ends=True)
     if (tag := _find_tag(lines)) is not None:
         return partial(re.compile(rf"(?m)^{re.escape(tag)} ?".encode()).sub, b"")
-    known = sum(read_header(line) is not None for line in lines)
-    if known >= len(lines) * _ENOUGH_KNOWN:
-        return None
+    known, enough = 0, len(lines) * _ENOUGH_KNOWN
+    for line in lines:
+        known += read_header(line) is not None
+        if known >= enough:
+            return None
     read = [*map(read_raw_line, lines)]
     understood = sum(_read_start(text, read_header) is not None for text in read)
     best, prefix = (2 * max(known, understood), 0), None
@@ -415,7 +417,8 @@ _PRETTY_TEXT = re.compile(rf'\s{{1,16}}"(?:{"|".join(_LINE_KEYS)})": (?P<text>".
 
 
 _TOKENS = re.compile(r"\d+| +|[^\W\d_]+|.", re.DOTALL)
-_DAY_OR_MONTH = re.compile("Mon|Tue|Wed|Thu|Fri|Sat|Sun|Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec")
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_DAYS_AND_MONTHS = frozenset(("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun", *_MONTHS))
 _CLASSES = {"0": r"\d{1,20}", " ": " {1,40}", "Mon": "[A-Z][a-z]{2}", "[": r"\[ {0,20}"}
 _ENDS = frozenset("|:>])")
 # Where the prefix has columns that vary: a job and its step (gh run view --log), the pod and its container (stern).
@@ -441,7 +444,7 @@ def _list_prefixes(lines: Sequence[str]) -> Iterator[str]:
 def _classify_token(text: str) -> str:
     if text.isdecimal():
         return "0"
-    return " " if text[0] == " " else "Mon" if _DAY_OR_MONTH.fullmatch(text) else text
+    return " " if text[0] == " " else "Mon" if text in _DAYS_AND_MONTHS else text
 
 
 # What a program in Go writes around another one's line: time="…" level=info msg="…" key=value.
@@ -595,7 +598,6 @@ _NEAR = 4  # columns: few lines end by chance as close to the width, where lines
 _SAME_START = 8  # characters, digits aside, by which the next line is one more of its kind and not its rest
 _FILLING = " " * 12  # behind a text, up to the width
 _RULE_CHARS = 3  # different ones, at most, of a line between two parts
-_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 # When a line was written, at its beginning; what another program put before it may stand there, too.
 _TIMES = tuple(
     re.compile(rf"{pattern}(?P<clock>\d\d:\d\d:\d\d)(?:[.,](?P<part>\d{{1,9}}))?(?![\d:])")
@@ -606,6 +608,7 @@ _TIMES = tuple(
         r"\W?(?P<date>)",
     )
 )
+_ANY_CLOCK = re.compile(r"\d\d:\d\d:\d\d")  # it is in each
 _MIN_FALLS, _FALLS_A_RISE = 4, 10  # from one line to the next, where the newest stands first
 _TIME_SAMPLE_LINES = 60
 _MAX_TURNED_BYTES = 64 << 20
@@ -644,7 +647,7 @@ LineTime = tuple[int, list[int], str]  # the month if it has a name, the other f
 
 def _find_falling_time(lines: Sequence[str]) -> Callable[[str], LineTime | None] | None:
     """Return what finds the time of a line, if the times of these lines fall; None if they rise, or are too few to tell."""
-    shown = lines[:_TIME_SAMPLE_LINES]
+    shown = [line for line in lines[:_TIME_SAMPLE_LINES] if _ANY_CLOCK.search(line) is not None]
     pattern = max(
         _TIMES, key=lambda time: sum(time.match(line) is not None for line in shown)
     )  # a collector's, or the program's own

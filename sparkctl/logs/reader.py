@@ -8,13 +8,12 @@ from collections.abc import Callable, Collection
 from contextlib import aclosing
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from sparkctl.concurrency import yield_to_input
 from sparkctl.context import CommandContext
-from sparkctl.engines import load_engine
 from sparkctl.errors import ContainerNotFound, DockerError, LogUnreadable
-from sparkctl.logs.analyzer import LogAnalyzer
 from sparkctl.model.container import Container
 from sparkctl.model.events import Emit, WarningEmitted
 from sparkctl.model.launch_plan import ReadinessRule
@@ -25,6 +24,9 @@ from sparkctl.transport.docker.log_resume import LogPosition
 from sparkctl.transport.docker.log_stream import ContainerLogStream, LogBatches
 from sparkctl.transport.node_connection import NodeConnection
 from sparkctl.transport.node_session import NodeSession
+
+if TYPE_CHECKING:
+    from sparkctl.logs.analyzer import LogAnalyzer
 
 _RING_LINES = 4_000  # newest lines of a log in memory: how far subscribers may be apart
 
@@ -380,6 +382,9 @@ async def analyze_log(
     """
     if (watching := _get_reader(session.link, container_id).analyzer) is not None:
         return watching
+    from sparkctl.engines import load_engine
+    from sparkctl.logs.analyzer import LogAnalyzer  # imported late: `logs` reads no meaning
+
     analyzer = LogAnalyzer(engine=load_engine(engine), ready=ready)
     async with aclosing(read_log(session, container_id, since=since, tail=tail)) as batches:
         async for lines in batches:

@@ -89,6 +89,12 @@ class GuardClient:
         except OSError:
             return None
 
+    @classmethod
+    async def open_guard(cls, session: NodeSession, left: GuardDirectory, on_event: GuardEventHandler) -> GuardClient:
+        """Connect to the guard that ``left`` tells of; start one if none runs."""
+        running = None if left.socket is None else await cls.connect_guard(session, left.socket, on_event)
+        return running or await cls.start_guard(session, on_event)
+
     @property
     def is_open(self) -> bool:
         """Tell whether the connection to the guard is open."""

@@ -75,6 +75,13 @@ def test_status_as_it_runs_leaves_them_out_too(tmp_path: Path) -> None:
     assert modules.isdisjoint({"docker", "requests", "pydantic", "textual", "sqlite3"})
 
 
+def test_logs_leaves_out_what_reads_meaning_into_lines(tmp_path: Path) -> None:
+    modules = list_loaded_modules(
+        "import sparkctl.cli.verbs.logs, sparkctl.cli.event_printers, sparkctl.commands.show_log", tmp_path
+    )
+    assert modules.isdisjoint({"sparkctl.logs.analyzer", "sparkctl.logs.start_verdict", "sparkctl.views.bench_view"})
+
+
 def test_the_first_picture_leaves_out_what_it_does_not_show(tmp_path: Path) -> None:
     modules = list_loaded_modules("import sparkctl.cli.panel_launcher, sparkctl.config, sparkctl.tui.app", tmp_path)
     assert "sparkctl.tui.screens.overview_screen" in modules

@@ -207,10 +207,6 @@ class _StartRun:
             self.emit(LaunchPlanned(self.ctx.clock.unix_time(), rank.plan.node, rank.plan))
             rank.timing.load_expected(rank.plan)
         flags = self._check_flags()
-        if not self.request.dry_run:
-            await interruptible(
-                gather_or_cancel(*(rank.collect_earlier_receipts() for rank in self.ranks)), self._not_started
-            )
         plans = [rank.plan for rank in self.ranks]
         self._has_failed_before = bool(rank_start.list_recent_failures(self.ctx, plans))
         try:
@@ -220,12 +216,13 @@ class _StartRun:
             raise
         if self.head.decision.attach is None:
             self._refuse_wrong_flags(flags)
-        await interruptible(self._check_connectivity(sessions), self._not_started)
+        _, self.clocks = await interruptible(
+            gather_or_cancel(self._check_connectivity(sessions), measure_clock_offsets(self.ranks)), self._not_started
+        )
         if self.request.dry_run:
             for rank in self.ranks:
                 rank.warn_of_decision()
             return self._build_end(Outcome.PLANNED)
-        self.clocks = await interruptible(measure_clock_offsets(self.ranks), self._not_started)
         if self.head.decision.attach is not None:
             for rank in self.ranks:
                 withdraw_pending_stops(
@@ -245,7 +242,8 @@ class _StartRun:
             RankStart(self.ctx, self.request, session, launch, emit=self.emit, began=self.began, proof=self._proof)
             for session, launch in zip(sessions, launches, strict=True)
         )
-        await gather_or_cancel(*(rank.inspect_node() for rank in self.ranks))
+        receipts = [] if self.request.dry_run else [rank.collect_earlier_receipts() for rank in self.ranks]
+        await gather_or_cancel(*(rank.inspect_node() for rank in self.ranks), *receipts)
 
     async def _decide_actions(self) -> None:
         """Decide for every node before anything changes on any; the first refusal ends the start."""
@@ -407,8 +405,7 @@ class _StartRun:
                 await rank.record_unproved(end.unproved)
             return self._build_unproved_end(end.unproved)
         if end.verdict is None:
-            for rank in self.ranks:
-                await rank.record_ready(end.proof)
+            await gather_or_cancel(*(rank.record_ready(end.proof) for rank in self.ranks))
             ended = replace(self._build_end(Outcome.READY), proof=end.proof, hint=self._suggest_first_request())
             if self.head.timing.has_joined:  # somebody else's request may have been the first
                 return await self._check_answers(ended)

@@ -247,7 +247,7 @@ class ReleaseCheck:
         """Wait until everything is released, or until waiting does not help; ``tell`` gets the progress."""
         freed, missing, left, after = await self._wait_for_memory(tell)
         if self._was.shares_shm:
-            left += await self._remove_shared_memory()
+            left += await self._remove_shared_memory(after)
         before = None if self._start is None else self._start.available
         return ReleaseResult(freed=freed, missing=missing, left=left, before_start=before, after=after)
 
@@ -264,7 +264,8 @@ class ReleaseCheck:
         expected = parse_expected_memory_label(self._container)
         own = max(memory_before or 0, expected or 0) or None
         began, still = clock.monotonic(), 0
-        after = await self._session.read_node(*_NODE_SECTIONS)
+        sections = (*_NODE_SECTIONS, *(["shm"] if self._was.shares_shm else []))
+        after = await self._session.read_node(*sections)
         while True:
             left = find_surviving_processes(self._was, after)
             if self._before.memory is None or after.memory is None:
@@ -291,15 +292,14 @@ class ReleaseCheck:
                 tell(f"{format_gib(max(0, freed))} of {format_gib(memory_before)} back")
             last = after.memory.available
             await clock.sleep(_POLL_SECONDS)
-            after = await self._session.read_node(*_NODE_SECTIONS)
+            after = await self._session.read_node(*sections)
             may_settle = (memory_before is None or is_back) and not count_unowned_gpu_bytes(after)
             settled = may_settle and after.memory is not None and abs(after.memory.available - last) < _PLATEAU_BYTES
             still = still + 1 if settled else 0
 
-    async def _remove_shared_memory(self) -> tuple[Leftover, ...]:
+    async def _remove_shared_memory(self, after: NodeInspection) -> tuple[Leftover, ...]:
         """Remove the files in /dev/shm that are certainly its own; return those that stay."""
-        inspection = await self._session.read_node("shm")
-        certain, likely = find_leftover_shm_files(self._was, inspection)
+        certain, likely = find_leftover_shm_files(self._was, after)
         if certain:
             argv = [word for one in certain for word in ("{}:{}".format(*one.inode), one.path)]
             script = (Path(node_inspection.__file__).parent / "remove_shared_memory.sh").read_bytes()

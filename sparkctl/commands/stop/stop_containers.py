@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 from sparkctl.commands.guard_session import stop_watching_containers
 from sparkctl.commands.stop.release_check import MIN_AWAITED_BYTES, ReleaseCheck, ReleaseResult, build_leftover_warning
-from sparkctl.concurrency import run_until_first
+from sparkctl.concurrency import gather_or_cancel, run_until_first
 from sparkctl.context import CommandContext
 from sparkctl.errors import ContainerNotFound, OperationRefused, SparkctlError
 from sparkctl.history.model import NodeResult
-from sparkctl.logs.reader import save_log
+from sparkctl.logs.reader import SaveLogResult, save_log
 from sparkctl.model.container import Container
 from sparkctl.model.events import Emit, MemoryReleased, PhaseChanged, WarningEmitted
 from sparkctl.model.lazy_dataclass import dataclass
@@ -95,18 +95,25 @@ async def stop_instance_container(
         with contextlib.suppress(ContainerNotFound):
             await session.docker.stop_container(container.id, grace)
     ended()
-    saved = await save_log(session, ctx, emit, container)
-    ctx.record_node_result(
-        NodeResult(node=session.node.name, instance=instance, container=container.id, log=saved.path)
+
+    async def put_away() -> SaveLogResult:
+        saved = await save_log(session, ctx, emit, container)
+        ctx.record_node_result(
+            NodeResult(node=session.node.name, instance=instance, container=container.id, log=saved.path)
+        )
+        if not is_counted:
+            await engine_meters.record_log_averages(session, ctx, container, saved.path)
+        if saved.whole and not keep:
+            with contextlib.suppress(ContainerNotFound):  # somebody else was faster; it is gone, as requested
+                await session.docker.remove_container(container.id)
+        elif not keep:
+            kept = _describe_kept_container(session, container)
+            emit(WarningEmitted(ctx.clock.unix_time(), session.node.name, *kept))
+        return saved
+
+    saved, proof = await gather_or_cancel(
+        put_away(), release.wait_until_released(lambda words: emit_phase(Phase.STOPPING, words))
     )
-    if not is_counted:
-        await engine_meters.record_log_averages(session, ctx, container, saved.path)
-    if saved.whole and not keep:
-        with contextlib.suppress(ContainerNotFound):  # somebody else was faster; it is gone, as requested
-            await session.docker.remove_container(container.id)
-    elif not keep:
-        emit(WarningEmitted(ctx.clock.unix_time(), session.node.name, *_describe_kept_container(session, container)))
-    proof = await release.wait_until_released(lambda words: emit_phase(Phase.STOPPING, words))
     freed = proof.freed
     emit_phase(
         Phase.STOPPED, f"{format_gib(freed)} came back" if freed is not None and freed > MIN_AWAITED_BYTES else None
@@ -199,10 +206,14 @@ async def stop_containers(
     async def stop_on_node(node: NodeName) -> None:
         session, containers = sessions[node], containers_by_node[node]
         try:
-            await stop_watching_containers(session, ctx, emit, [one.id for one in containers])
-            for one in containers:
-                release = ReleaseCheck(session, ctx, emit, one)
-                await release.measure_before()
+            releases = [ReleaseCheck(session, ctx, emit, one) for one in containers]
+            await gather_or_cancel(
+                stop_watching_containers(session, ctx, emit, [one.id for one in containers]),
+                *(release.measure_before() for release in releases[:1]),
+            )
+            for one, release in zip(containers, releases, strict=True):
+                if release is not releases[0]:
+                    await release.measure_before()
                 turn, ended = turns.get(parse_start_id_label(one) or ""), _do_nothing
                 if turn is not None:
                     await turn.wait_for_turn(is_head=_rank_index(one) == 0)

@@ -5,8 +5,7 @@ containers.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 from sparkctl.commands.event_stream import forward_events
 from sparkctl.commands.stop.pending_stops import PendingStop, PendingStopFiles
@@ -28,8 +27,6 @@ from sparkctl.profiles.container_labels import parse_port_label
 
 _KEPT_SUFFIX_PATTERN = re.compile(r"\.kept-[0-9a-f]{6}$")
 _MAX_NAME_LENGTH = 200
-
-FitCalculation = Callable[[], Coroutine[Any, Any, tuple[MemoryFit, ...]]]
 
 
 class MemoryNotReleased(OperationRefused):
@@ -95,14 +92,13 @@ def _format_kept_count(number: int) -> str:
     return "the container is" if number == 1 else f"{number} containers are"
 
 
-async def verify_memory_released(transaction: SwitchTransaction, fits: FitCalculation) -> None:
-    """Estimate the fit again from the current memory of the nodes. Raises `MemoryNotReleased` where it does not fit."""
-    made = await fits()
-    short = [one for one in made if one.is_refused]
+def verify_memory_released(transaction: SwitchTransaction, fits: Sequence[MemoryFit]) -> None:
+    """Raise `MemoryNotReleased` where the new instance does not fit by the current memory of the nodes."""
+    short = [one for one in fits if one.is_refused]
     if short:
         raise MemoryNotReleased(short[0].summary_sentence + ", although what was in the way has stopped")
     free = ", ".join(
-        f"{one.node} has {format_gib(one.standing.available)} available" for one in made if one.standing is not None
+        f"{one.node} has {format_gib(one.standing.available)} available" for one in fits if one.standing is not None
     )
     transaction.report_step(SwitchStep.RELEASING, free or "the nodes did not report their memory")
 

@@ -51,8 +51,33 @@ from sparkctl.profiles.setting_proof import SettingProof
 from sparkctl.transport.node_session import NodeSession
 
 
-async def run_switch_checks(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckReadings:
+    """What the checks are made by: each launch with its request and the inspection of its node, those of what is needed
+    last, and the warnings about the link between the nodes.
+    """
+
+    every: tuple[tuple[SwitchInstance, IncomingRank], ...]
+    scenes: tuple[PreflightInspection, ...]
+    cautions: tuple[str, ...]
+
+
+async def read_for_checks(
     transaction: SwitchTransaction, request: SwitchInstance, sites: Sequence[NodeInventory]
+) -> CheckReadings:
+    """Inspect the nodes for the checks. Raises `OperationRefused` where they do not reach each other."""
+    of_needs = {one.profile.name: one for one in list_need_requests(request)}
+    needed = [(of_needs[one.plan.profile], one) for site in sites for one in site.needs]
+    every = (*((request, site.coming) for site in sites if site.coming is not None), *needed)
+    scenes, cautions = await gather_or_cancel(
+        gather_or_cancel(*(_inspect_node(transaction, of, one) for of, one in every)),
+        _check_connectivity(transaction, request),
+    )
+    return CheckReadings(every=every, scenes=scenes, cautions=cautions)
+
+
+async def run_switch_checks(
+    transaction: SwitchTransaction, request: SwitchInstance, sites: Sequence[NodeInventory], readings: CheckReadings
 ) -> str:
     """Return what was verified, as sentences; raise the first obstacle; emit the rest as warnings.
 
@@ -60,12 +85,9 @@ async def run_switch_checks(
     weights.
     """
     goes = frozenset(container for _, container in transaction.journal.old)
-    of_needs = {one.profile.name: one for one in list_need_requests(request)}
-    needed = [(of_needs[one.plan.profile], one) for site in sites for one in site.needs]
-    every = [*((request, site.coming) for site in sites if site.coming is not None), *needed]
+    every, scenes = readings.every, readings.scenes
     coming = [one for _, one in every]
     launches = [site.coming.plan for site in sites if site.coming is not None]
-    scenes = await gather_or_cancel(*(_inspect_node(transaction, of, one) for of, one in every))
     for (of, one), inspection in zip(every, scenes, strict=True):
         _check_start_decision(transaction, of, one.plan, inspection, goes)
         _refuse_missing_mounts(transaction, of, one.plan, inspection)
@@ -75,8 +97,8 @@ async def run_switch_checks(
     for message, hint in check_flags(transaction.ctx, request, sites, goes):
         transaction.warn(request.nodes[0].name, message, hint)
     files = await gather_or_cancel(*(_check_model_files(transaction, of, one.model_plan) for of, one in every))
-    if len(launches) > 1:
-        await _check_connectivity(transaction, request)
+    for caution in readings.cautions:
+        transaction.warn(None, caution)
     weights = max(
         (sum(size for one in inspection.node_inspection.models for _, size in one.files) for inspection in scenes),
         default=0,
@@ -210,19 +232,17 @@ def _format_first(several: Sequence[str]) -> str:
     return several[0] + (f" (and {len(several) - 1} more)" if len(several) > 1 else "")
 
 
-async def _check_connectivity(transaction: SwitchTransaction, request: SwitchInstance) -> None:
-    """Check from every rank's node that it reaches the others."""
+async def _check_connectivity(transaction: SwitchTransaction, request: SwitchInstance) -> tuple[str, ...]:
+    """Check from every rank's node that it reaches the others; return the warnings."""
     sessions = [transaction.sessions[node.name] for node in request.nodes]
+    if len(sessions) == 1:
+        return ()
     lanes = await connectivity_check.read_lanes(sessions)
     if len(lanes) < len(sessions):
-        return transaction.warn(
-            request.nodes[0].name, "not every node said what links it has: the link between them is not checked"
-        )
+        return ("not every node said what links it has: the link between them is not checked",)
     route = find_fabric_route(lanes, {node.name: node.fabric for node in request.nodes if node.fabric is not None})
     cautions = (*route.cautions, *await connectivity_check.check_fabric(sessions, route))
-    for caution in (*cautions, *await connectivity_check.check_rank_logins(request.engine, sessions, route)):
-        transaction.warn(None, caution)
-    return None
+    return (*cautions, *await connectivity_check.check_rank_logins(request.engine, sessions, route))
 
 
 def check_flags(

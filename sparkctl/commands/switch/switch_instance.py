@@ -4,9 +4,10 @@ fails.
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from typing import NoReturn
 
@@ -21,6 +22,7 @@ from sparkctl.commands.switch.switch_checks import (
     inspect_switch_nodes,
     list_need_requests,
     list_ways_to_fit,
+    read_for_checks,
     run_switch_checks,
 )
 from sparkctl.commands.switch.switch_planner import NodeInventory
@@ -38,6 +40,8 @@ from sparkctl.model.node import Node, NodeName
 from sparkctl.model.switch_plan import SwitchJournal, SwitchPlan, SwitchStep
 from sparkctl.model.text.secrets import redact_words
 from sparkctl.monitor.switch_journal_io import list_finish_commands
+from sparkctl.profiles.profile_library import ProfileLibrary
+from sparkctl.profiles.profile_lint import list_start_warnings
 from sparkctl.transport.node_session import NodeSession, SharedSession
 
 _UNCHANGED_MESSAGE = "interrupted before anything was changed"
@@ -83,7 +87,8 @@ class _SwitchRun:
         async with AsyncExitStack() as stack:
             for node in self.request.known:
                 self.sessions[node.name] = await open_session(stack, self.ctx, node, emit)
-            plan = await interruptible(self._plan_switch(self.ctx), _UNCHANGED_MESSAGE)
+            planning = gather_or_cancel(self._plan_switch(self.ctx), asyncio.to_thread(self._load_flag_catalogues))
+            plan, _ = await interruptible(planning, _UNCHANGED_MESSAGE)
             goes = frozenset(container for _, container in _list_stopped_container_ids(plan))
             warnings = () if plan.is_there else tuple(check_flags(self.ctx, self.request, self.sites, goes))
             emit(SwitchPlanned(self.ctx.clock.unix_time(), plan.nodes[0], plan))
@@ -116,6 +121,11 @@ class _SwitchRun:
                 await transaction.release_locks()
 
     # inspect
+
+    def _load_flag_catalogues(self) -> None:
+        """Read what `check_flags` needs while the nodes answer: it stays in memory."""
+        with suppress(SparkctlError):  # raised again where it counts
+            list_start_warnings(self.request.profile, ProfileLibrary())
 
     async def _plan_switch(self, ctx: CommandContext) -> SwitchPlan:
         request = self.request
@@ -173,15 +183,20 @@ class _SwitchRun:
 
     async def _run_checks(self, transaction: SwitchTransaction, plan: SwitchPlan) -> None:
         """Run all checks while the old instance serves; on failure nothing of the switch remains."""
-        interruptible = self.ctx.interrupt.run_interruptible
+        interruptible, sites = self.ctx.interrupt.run_interruptible, self.sites
         try:
-            await transaction.begin_step(SwitchStep.CHECKING)
-            proved, _ = await interruptible(
-                gather_or_cancel(
-                    run_switch_checks(transaction, self.request, self.sites),
-                    self._refuse_changed_nodes(transaction, plan),
+            readings, _ = await transaction.read_while_beginning(
+                SwitchStep.CHECKING,
+                lambda: interruptible(
+                    gather_or_cancel(
+                        read_for_checks(transaction, self.request, sites),
+                        self._refuse_changed_nodes(transaction, plan),
+                    ),
+                    _UNCHANGED_MESSAGE,
                 ),
-                _UNCHANGED_MESSAGE,
+            )
+            proved = await interruptible(
+                run_switch_checks(transaction, self.request, sites, readings), _UNCHANGED_MESSAGE
             )
             transaction.report_step(SwitchStep.CHECKING, proved)
             self.ctx.interrupt.raise_if_pressed(_UNCHANGED_MESSAGE)

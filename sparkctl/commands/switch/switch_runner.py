@@ -5,15 +5,20 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import replace
 
+from sparkctl.commands.guard_session import wake_guard
 from sparkctl.commands.switch import forward_steps, rollback
 from sparkctl.commands.switch.switch_checks import inspect_switch_nodes, list_need_requests
+from sparkctl.commands.switch.switch_planner import NodeInventory
 from sparkctl.commands.switch.switch_request import SwitchInstance
 from sparkctl.commands.switch.switch_transaction import OwnershipLost, SwitchTransaction
+from sparkctl.concurrency import gather_or_cancel, run_in_background
 from sparkctl.context import CommandInterrupted
 from sparkctl.errors import DockerUnavailable, ExitCode, NodeError, OperationRefused, SparkctlError
+from sparkctl.model.container import Container
 from sparkctl.model.events import CommandEnded, Outcome
 from sparkctl.model.guard_state import GuardCoverage
 from sparkctl.model.memory_fit import MemoryFit
+from sparkctl.model.node import NodeName
 from sparkctl.model.switch_plan import FORWARD_STEPS, SwitchStep, distinguish_names
 from sparkctl.monitor.switch_journal_io import format_abandon_command, format_step_number
 from sparkctl.profiles.launch_planning import choose_container_name
@@ -54,27 +59,31 @@ class SwitchStepRunner:
         transaction, interruptible = self.transaction, self.transaction.ctx.interrupt.run_interruptible
         steps = list_remaining_steps(first)
         ended: CommandEnded | None = None
+        alive: dict[NodeName, list[Container]] = {}
         if SwitchStep.STOPPING in steps:
-            await transaction.begin_step(SwitchStep.STOPPING)
+            untouched = "interrupted before anything was stopped"
             try:
-                alive = await interruptible(
-                    forward_steps.list_running_old_containers(transaction), "interrupted before anything was stopped"
+                alive = await transaction.read_while_beginning(
+                    SwitchStep.STOPPING,
+                    lambda: interruptible(forward_steps.list_running_old_containers(transaction), untouched),
                 )
-                transaction.ctx.interrupt.raise_if_pressed("interrupted before anything was stopped")
+                transaction.ctx.interrupt.raise_if_pressed(untouched)
             except CommandInterrupted as pressed:
                 if not is_untouched:
                     raise
                 await transaction.delete_journal()
                 return self._build_end(Outcome.INTERRUPTED, ExitCode.INTERRUPTED, message=pressed.message)
-            await interruptible(
-                forward_steps.stop_old_containers(transaction, alive), "interrupted while the old one stopped"
-            )
-        if SwitchStep.RELEASING in steps:
-            await transaction.begin_step(SwitchStep.RELEASING)
-            await interruptible(
-                forward_steps.verify_memory_released(transaction, self._calculate_fits),
-                "interrupted before the new one was started",
-            )
+        async with run_in_background(*([self._wake_guards()] if alive else [])):
+            if SwitchStep.STOPPING in steps:
+                await interruptible(
+                    forward_steps.stop_old_containers(transaction, alive), "interrupted while the old one stopped"
+                )
+            if SwitchStep.RELEASING in steps:
+                fits = await transaction.read_while_beginning(
+                    SwitchStep.RELEASING,
+                    lambda: interruptible(self._calculate_fits(), "interrupted before the new one was started"),
+                )
+                forward_steps.verify_memory_released(transaction, fits)
         if SwitchStep.STARTING in steps:
             ended = await self._start_new_instance()
             if ended.outcome in _UNFINISHED_OUTCOMES:
@@ -99,6 +108,12 @@ class SwitchStepRunner:
         started = (None, None) if ended is None else (ended.endpoint, ended.guard)
         return self._build_end(Outcome.READY, message=message, endpoint=started[0], guard=started[1])
 
+    async def _wake_guards(self) -> None:
+        """Have the guards of the new instance run by the time it starts."""
+        assert self.request is not None
+        if self.request.guarded and self.request.profile.start.guard is not None:
+            await gather_or_cancel(*(wake_guard(self.transaction.sessions[node.name]) for node in self.request.nodes))
+
     async def _start_new_instance(self) -> CommandEnded:
         assert self.request is not None
         transaction, every = self.transaction, (self.request, *list_need_requests(self.request))
@@ -113,13 +128,17 @@ class SwitchStepRunner:
         return await forward_steps.start_new_instance(transaction, self.request)
 
     async def _calculate_fits(self) -> tuple[MemoryFit, ...]:
+        found = await self._inspect_new_nodes()
+        if silent := [site.node for site in found if site.silent is not None]:
+            for node in silent:
+                await self.transaction.sessions[node].link.connect()  # says why it cannot be asked
+            found = await self._inspect_new_nodes()  # its connection was lost, and is back
+        return tuple(site.coming.fit(frozenset()) for site in found if site.coming is not None)
+
+    async def _inspect_new_nodes(self) -> tuple[NodeInventory, ...]:
         assert self.request is not None
         sessions = [self.transaction.sessions[node] for node in self.transaction.journal.nodes]
-        found = await inspect_switch_nodes(self.transaction.step_context, self.request, sessions, self.transaction.emit)
-        for site in found:
-            if site.silent is not None:
-                await self.transaction.sessions[site.node].link.connect()  # says why it cannot be asked
-        return tuple(site.coming.fit(frozenset()) for site in found if site.coming is not None)
+        return await inspect_switch_nodes(self.transaction.step_context, self.request, sessions, self.transaction.emit)
 
     async def _handle_failure(self, why: SparkctlError | None, ended: CommandEnded | None) -> CommandEnded:
         """Roll back, or leave it as it is where that was requested."""

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from sparkctl.commands.event_stream import deduplicate_warnings
 from sparkctl.commands.node_lock import BorrowedNodeLock, HeldNodeLock, LockConflict, acquire_node_lock
 from sparkctl.commands.stop.pending_stops import finish_pending_stops, withdraw_pending_stops
-from sparkctl.concurrency import gather_or_cancel
+from sparkctl.concurrency import cancel_and_wait, gather_or_cancel
 from sparkctl.context import CommandContext, NodeLock
 from sparkctl.errors import ConnectionLost, NodeError, OperationRefused
 from sparkctl.model.events import Emit, SwitchStepReported, WarningEmitted
@@ -20,6 +21,7 @@ from sparkctl.monitor import switch_journal_io as journals
 from sparkctl.monitor.switch_journal_io import NO_JOURNAL, encode_switch_journal
 from sparkctl.transport.node_session import NodeSession, SharedSession
 
+T = TypeVar("T")
 _FINAL_CHECK_SECONDS = 5.0  # seconds to wait for a lost node before the result leaves it out
 _RECONNECT_TIMEOUT_SECONDS = 60.0  # seconds to wait for a lost node before the next step fails
 
@@ -103,15 +105,31 @@ class SwitchTransaction:
 
     async def release_locks(self) -> None:
         """Release the locks; journals and containers stay."""
-        while self._locks:
-            _, lock = self._locks.popitem()
-            await lock.release()
+        locks, self._locks = self._locks, {}
+        for defect in await asyncio.gather(*(lock.release() for lock in locks.values()), return_exceptions=True):
+            if defect is not None:
+                raise defect
 
     async def begin_step(self, step: SwitchStep) -> None:
         """Begin a step: write it to every node's journal before doing anything. Raises `OwnershipLost`."""
         self.journal = replace(self.journal, step=step)
         await gather_or_cancel(*(self._write_journal(node) for node in self.journal.affected_nodes))
         self.report_step(step)
+
+    async def read_while_beginning(self, step: SwitchStep, read: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Begin a step, and return what ``read``, which changes nothing, returns: once more where the connection broke.
+
+        An error of it is raised once the journals are written: only then is it known what they say.
+        """
+        reading = asyncio.ensure_future(read())  # no TaskGroup: its error must not cancel a write
+        try:
+            await self.begin_step(step)
+            try:
+                return await reading
+            except ConnectionLost:
+                return await read()
+        finally:
+            await cancel_and_wait([reading])
 
     async def reacquire_if_lost(self, *nodes: NodeName) -> None:
         """Make sure that the locks of these nodes, or of all, are held and their journals are ours; call it before

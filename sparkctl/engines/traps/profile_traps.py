@@ -15,14 +15,12 @@ from sparkctl.engines.lint.profile_flags import (
     parse_size_number,
     quote_value,
 )
-from sparkctl.engines.traps import load_traps, shorten_source
+from sparkctl.engines.traps import is_version_within, load_traps, shorten_source
 from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.profile import Profile
 from sparkctl.model.text.units import parse_size
 
 _COMPARISON = re.compile(r"(?P<sign>[<>]=?)(?P<number>[\d.]+)")
-_VERSION_BOUND = re.compile(r"(?P<sign>[<>]=?|=)(?P<version>\d+(?:\.\d+)*)")
-_VERSION_PARTS = re.compile(r"\d+")
 _SET, _UNSET, _NOT = "set", "unset", "!"
 _BELOW_USUAL = "<usual"  # seconds, fewer than such a start takes
 
@@ -71,22 +69,6 @@ def _spell_as_given(setting: str, settings: FlagSettings | None) -> str:
     if own == field:
         return setting
     return f"{own}=null" if given.value is None else f"{own}={value}"  # without a value it is the flag's opposite
-
-
-def is_version_within(version: str, bounds: str) -> bool:
-    """Tell whether a version lies within bounds such as ``>=0.19,<0.20`` (``=0.19`` is every 0.19.x)."""
-    have = tuple(int(part) for part in _VERSION_PARTS.findall(version)[:3])
-    for bound in bounds.split(","):
-        found = _VERSION_BOUND.fullmatch(bound.strip())
-        if found is None:
-            raise ValueError(f"no bound of a version: {bound}")
-        limit = tuple(int(part) for part in found["version"].split("."))
-        same = have[: len(limit)]
-        if not {"<": have < limit, "<=": same <= limit, ">": same > limit, ">=": have >= limit, "=": same == limit}[
-            found["sign"]
-        ]:
-            return False
-    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +188,7 @@ def _look_up_flag_variable(name: str, profile: Profile, settings: FlagSettings) 
 
 
 def _meets(sight: _Sight, test: str, usual: float | None) -> bool:
-    """Tell whether what is said meets a test: ``set``, ``unset``, ``>0.9``, ``<usual``, a regular expression, or ``!`` and one.
+    """Tell whether what is said meets a test: ``set``, ``unset``, ``>0.9``, ``>0.85,<=1``, ``<usual``, a regular expression, or ``!`` and one.
 
     An expression has to match a short value as a whole, and is searched for in a path, an image, a mount or a command.
     """
@@ -223,8 +205,9 @@ def _matches(text: str, test: str, where: FieldPath) -> bool:
 
     if has_env_reference(text) and where[0] in ("env", "args"):
         return False  # known only at the start
-    if compares := _COMPARISON.fullmatch(test):
-        return _is_number_within(text, compares["sign"], float(compares["number"]))
+    bounds = [found for each in test.split(",") if (found := _COMPARISON.fullmatch(each))]
+    if len(bounds) > test.count(","):  # all of them: `>0.85,<=1`
+        return all(_is_number_within(text, one["sign"], float(one["number"])) for one in bounds)
     pattern = re.compile(test, re.IGNORECASE)
     if where[0] in ("image", "model", "mounts", "command"):
         return pattern.search(text) is not None

@@ -845,7 +845,7 @@ class LineMasker:
 
     def mask_batch(self, lines: Sequence[LogLine]) -> tuple[LogLine, ...]:
         """Return the next lines with secrets masked."""
-        if not self._key_lines and not any("PRIVATE KEY-----" in line.text for line in lines):
+        if not self._key_lines and "PRIVATE KEY-----" not in "\n".join([line.text for line in lines]):
             return mask_log_lines(lines, self._secrets)
         found: list[LogLine] = []
         for line in lines:

@@ -359,8 +359,7 @@ class LogLineAssembler:
             plain = b"\n".join(texts).decode("utf-8", "replace").split("\n")
             if len(whens) == len(plain) == len(pieces):
                 self._number += len(pieces)
-                rows = zip(count(number + 1), whens, plain, map(_STREAM_NAMES.__getitem__, streams), strict=False)
-                return tuple([LogLine(when=when, text=text, number=at, stream=name) for at, when, text, name in rows])
+                return tuple(map(LogLine, whens, plain, count(number + 1), map(_STREAM_NAMES.__getitem__, streams)))
         lines: list[LogLine] = []
         for stream, stamp, text, whole in pieces:
             if whole and stream not in pending and len(text) <= MAX_LINE_BYTES:

@@ -15,6 +15,7 @@ from sparkctl.commands.stop.stop_instance import StopInstance, stop_instance
 from sparkctl.commands.switch.switch_instance import switch_instance
 from sparkctl.commands.switch.switch_transaction import OwnershipLost, SwitchTransaction
 from sparkctl.concurrency import gather_or_cancel
+from sparkctl.errors import ConnectionLost, OperationRefused
 from sparkctl.history.model import OperationKind
 from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.events import CommandEnded, Event, Outcome, PhaseChanged, SwitchStepReported, WarningEmitted
@@ -545,6 +546,53 @@ async def test_over_what_another_wrote_meanwhile_nothing_is_written_and_nothing_
         with pytest.raises(OwnershipLost, match="by bob@shed"):
             await crew.delete_journal()
         assert scene.journals == [bobs, bobs]
+
+
+async def test_what_is_read_at_the_beginning_of_a_step_waits_for_no_journal_and_fails_after_it(
+    scene: SwitchScene,
+) -> None:
+    await scene.crash(
+        switch_instance(scene.ctx(), scene.request()), lambda event: getattr(event, "step", None) is SwitchStep.STARTING
+    )
+    (left, *_) = (one for one in scene.journals if one)
+    steps: list[SwitchStep] = []
+
+    def read_steps() -> list[SwitchStep]:
+        return [decode_switch_journal(one).step for one in scene.journals if one]
+
+    async def read() -> str:
+        steps.extend(read_steps())
+        if len(steps) <= len(scene.journals):
+            raise ConnectionLost("spark1", "the connection broke")
+        return "read"
+
+    async def refuse() -> None:
+        raise OperationRefused("not here")
+
+    async with AsyncExitStack() as stack:
+        ctx = scene.ctx()
+        sessions = {node.name: await stack.enter_async_context(ctx.create_session(node)) for node in scene.nodes}
+        await gather_or_cancel(*(session.link.connect() for session in sessions.values()))
+        crew = SwitchTransaction(ctx, sessions, decode_switch_journal(left), lambda event: None, 0.0)
+        await crew.acquire_locks("aborting")
+        stack.push_async_callback(crew.release_locks)
+        for name in crew.journal.affected_nodes:
+            crew.adopt_journal(name, left)
+        assert await crew.read_while_beginning(SwitchStep.UNDOING, read) == "read"
+        before, after = [SwitchStep.STARTING] * 2, [SwitchStep.UNDOING] * 2
+        assert steps == [*before, *after], "once more, over the connection that the writing made again"
+        with pytest.raises(OperationRefused, match="not here"):
+            await crew.read_while_beginning(SwitchStep.RESTORING, refuse)
+        assert read_steps() == [SwitchStep.RESTORING] * 2, "the journals say where it stands"
+
+
+async def test_the_guard_runs_by_the_time_the_new_one_starts(scene: SwitchScene) -> None:
+    running: list[bool] = []
+    async with aclosing(switch_instance(scene.ctx(), replace(scene.request(), guarded=True))) as events:
+        async for event in events:
+            if isinstance(event, SwitchStepReported) and event.step is SwitchStep.STARTING and event.proof is None:
+                running = [guard.is_running for guard in scene.sparks.guards.values()]
+    assert running == [True, False], "on the Spark of the new one, while the old one stopped"
 
 
 async def test_a_new_switch_is_not_written_over_one_that_lies_there(scene: SwitchScene) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -191,6 +192,16 @@ def test_a_deciding_flag_that_cannot_be_so_is_refused(verb: str, setting: str) -
     ran = run_demo(verb, "qwen36", "--node", "spark1", "--set", setting)
     assert ran.returncode == 2
     assert setting.replace("=", " is ") in ran.stderr
+
+
+@pytest.mark.parametrize("verb", [("plan",), ("up", "--dry-run")])
+def test_an_impossible_share_has_one_advice_and_it_is_accepted(verb: tuple[str, ...]) -> None:
+    share = "args.mem-fraction-static="
+    words = (*verb, "qwen36", "--node", "spark1", "--set")
+    refused = run_demo(*words, f"{share}1.5")
+    advised = re.findall(rf"--set ({share}\S+)", refused.stderr)
+    assert (refused.returncode, advised) == (2, [f"{share}0.7"]), "and no trap says something else of it"
+    assert run_demo(*words, advised[0]).returncode == 0
 
 
 def test_every_node_that_was_asked_has_a_short_line_at_the_end() -> None:

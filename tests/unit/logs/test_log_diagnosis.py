@@ -719,6 +719,9 @@ PROGRAM_DEATHS = [
     ("vllm.service: Main process exited, code=killed, status=9/KILL", FailureCause.KILLED),
     ("vllm.service: Main process exited, code=exited, status=1/FAILURE", FailureCause.CRASHED),
     ("      Reason:       OOMKilled", FailureCause.HOST_OOM_KILL),
+    ("      Exit Code:    134", FailureCause.CRASHED),
+    ("      Exit Code:    137", FailureCause.KILLED),
+    ("      Exit Code:    1", FailureCause.CRASHED),
     ("[spark1:1234] Signal: Segmentation fault (11)", FailureCause.CRASHED),
 ]
 
@@ -738,6 +741,30 @@ def test_what_a_program_says_at_its_death_is_a_proof_whichever_engine_runs(head:
             line
         )
         assert diagnose_bytes("".join(f"{one}\n" for one in (*head, line)).encode()).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("-11", "SIGSEGV"),
+        ("-4", "SIGILL"),
+        ("-6", "SIGABRT"),
+        ("-7", "SIGBUS"),
+        ("-9", "as a killed process does"),
+        ("1", "with exit code 1"),
+    ],
+)
+def test_how_a_process_of_an_engine_ended_is_told_by_its_exit_code(code: str, said: str) -> None:
+    engine_core = diagnose_lines(*VLLM[:2], FAILED.replace("{}", f"{{'EngineCore_DP0': {code}}}"))
+    assert engine_core.verdict is not None
+    assert said in engine_core.verdict.summary
+    assert ("grep -i oom" in engine_core.verdict.remedy) is (code == "-9")
+    dead = "[2026-05-01 10:00:12] Rank 0 scheduler is dead. Please check if there are relevant logs."
+    end = ("Traceback (most recent call last):", '  File "/x.py", line 3, in recv', "EOFError")
+    scheduler = diagnose_lines(*SGLANG[:2], dead, f"[2026-05-01 10:00:12] Exit code: {code}", *end)
+    assert scheduler.verdict is not None
+    assert scheduler.verdict.evidence[0].line == (3 if code == "1" else 4)
+    assert {"-9": "killed", "1": "ended"}.get(code, said) in scheduler.verdict.summary
 
 
 def test_the_message_of_a_panic_of_rust_is_on_the_line_after_its_place() -> None:

@@ -118,6 +118,7 @@ DURING = "\n\nDuring handling of the above exception, another exception occurred
 DIRECT = "\n\nThe above exception was the direct cause of the following exception:\n\n"
 LOST_FILE = "FileNotFoundError: [Errno 2] No such file or directory: '/models/m/config.json'"
 CUDA_OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
+DISK_FULL = "OSError: [Errno 28] No space left on device"
 NO_MODULE = "ModuleNotFoundError: No module named 'fast_thing'"
 
 
@@ -132,6 +133,9 @@ NO_MODULE = "ModuleNotFoundError: No module named 'fast_thing'"
         ("KeyError: 'rope'", DURING, "flux.NoRope: none", "flux.NoRope: none", "likely", []),
         # A message that retells what was handled, and a part of the engine that only says that it ended.
         (LOST_FILE, DURING, f"RuntimeError: bad model: {LOST_FILE}", LOST_FILE, "certain", []),
+        # What cleans up after a known cause may fail, too.
+        (CUDA_OOM, DURING, "AttributeError: 'Worker' object has no attribute 'model_runner'", CUDA_OOM, "certain", []),
+        (DISK_FULL, DURING, "RuntimeError: cannot schedule new futures after shutdown", DISK_FULL, "certain", []),
         (CUDA_OOM, DURING, "RuntimeError: Engine core initialization failed. See root cause above.", CUDA_OOM, "certain", []),
     ],
 )  # fmt: skip

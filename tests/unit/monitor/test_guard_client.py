@@ -9,6 +9,7 @@ import signal
 import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -259,6 +260,25 @@ async def test_one_that_ended_after_it_was_found_is_started_again(
     link = await GuardClient.start_guard(session, lambda event: None)
     assert (await link.get_state()).pid == 7
     await link.close()
+
+
+async def test_a_guard_that_listens_needs_no_python_and_one_that_ended_is_started(
+    session: NodeSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def peer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while await reader.readline():
+            writer.write(json.dumps(STATE).encode() + b"\n")
+
+    await asyncio.start_unix_server(peer, tmp_path / "peer.sock")
+    left = await guard_client.read_guard_directory(session)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    there = replace(left, socket=str(tmp_path / "peer.sock"))
+    link = await GuardClient.open_guard(session, there, lambda event: None)
+    assert (await link.get_state()).pid == 7
+    await link.close()
+    for gone in (None, str(tmp_path / "gone.sock")):
+        with pytest.raises(GuardUnavailable, match="no guard on here"):
+            await GuardClient.open_guard(session, replace(left, socket=gone), lambda event: None)
 
 
 async def test_what_else_is_to_be_known_of_guards_on_a_node(session: NodeSession) -> None:
