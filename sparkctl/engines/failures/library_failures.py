@@ -1300,8 +1300,8 @@ _OTHER_IMAGE = (
 
 
 def _died_of(names: str, number: int, signal: str) -> str:
-    """Return a pattern for what tells that a signal ended a program: a shell, compose, Python, systemd, MPI, handlers of it, `kubectl
-    describe`, and the engines that look after their processes."""
+    """Return a pattern for what tells that a signal ended a program: a shell, compose, Python, systemd, MPI, torchrun, handlers of
+    it, `kubectl describe`, and the engines that look after their processes."""
     return (
         rf"{SHELL_PREFIX}(?:{names})(?: +\(core dumped\)(?: .*)?| {{2,}}\S.*)?$"
         rf"|^(?:[\w.-]{{1,63}} )?exited with code {128 + number}\b|{tells_exit_code(128 + number)}"
@@ -1310,17 +1310,14 @@ def _died_of(names: str, number: int, signal: str) -> str:
         rf"|^\[[\w.-]{{1,64}}:\d{{1,9}}\] Signal: (?:{names}) \({number}\)|\bexited on signal {number} \("
         rf"|^\*\*\* SIG{signal} (?:\(@|received at )"
         rf"|^Exit (?:code: (?:-{number}|{128 + number})|Code: {{4}}{128 + number})\b|\bFailed core proc\(s\): \{{.{{0,200}}': -{number}\b"
+        rf"|^traceback : Signal {number} \(SIG{signal}\)"
     )
 
 
 def _list_needles(number: int, signal: str, *names: str) -> tuple[str, ...]:
     codes = (f"exited with code {128 + number}", *(f"{word}-{number}" for word in ("code ", "code: ", "code", "code:")))
-    exits = (
-        f"Exit code: {128 + number}",
-        f"Exit Code:    {128 + number}",
-        f"': -{number}",
-        *exit_code_needles(128 + number),
-    )
+    exits = (f"Exit code: {128 + number}", f"Exit Code:    {128 + number}", f"': -{number}", f"Signal {number} (")
+    exits = (*exits, *exit_code_needles(128 + number))
     return (*names, *codes, *exits, f"status={number}/{signal}", f"signal {number} (", f"SIG{signal} ")
 
 
