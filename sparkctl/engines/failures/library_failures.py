@@ -617,7 +617,7 @@ _KERNEL_NEEDLES = {
     ),
     "pcie": (": AER: ", ": PCIe Bus Error: ", ": DPC: containment event"),
     "network-card": ("mlx5_core ", "(mlx5_core)"),
-    "hardware": ("[Hardware Error]: event severity: ",),
+    "hardware": ("[Hardware Error]: event severity: ", "EDAC "),
     "rdma-memory": ("mlx5_", "infiniband", "ib_umem", "ibv_reg_mr"),
     "disk": ("nvme ", "(sct 0x", ", dev ", " on dev "),
     "thermal": ("ritical temperature reached",),
@@ -1317,8 +1317,15 @@ def _died_of(names: str, number: int, signal: str) -> str:
 def _list_needles(number: int, signal: str, *names: str) -> tuple[str, ...]:
     codes = (f"exited with code {128 + number}", *(f"{word}-{number}" for word in ("code ", "code: ", "code", "code:")))
     exits = (f"Exit code: {128 + number}", f"Exit Code:    {128 + number}", f"': -{number}", f"Signal {number} (")
-    exits = (*exits, *exit_code_needles(128 + number))
-    return (*names, *codes, *exits, f"status={number}/{signal}", f"signal {number} (", f"SIG{signal} ")
+    return (
+        *names,
+        *codes,
+        *exits,
+        *exit_code_needles(128 + number),
+        f"status={number}/{signal}",
+        f"signal {number} (",
+        f"SIG{signal} ",
+    )
 
 
 # Since Rust 1.73 the message stands on the line after the place; before, it was quoted.
