@@ -133,7 +133,9 @@ class EvidenceLine:
     lines before it that showed the engine at work, its progress, and generated tokens; ``ordinary``: see `LogAnalyzer`. ``raw``: the
     line's beginning as the log
     has it; ``is_of_request``: it stands in the traceback of a request that failed; ``is_handled``: an exception that was handled
-    when another one came up, ``is_context``: and its cause is known; ``is_uncaught``: nothing caught this exception, so its program ended."""
+    when another one came up, ``is_context``: and its cause is known; ``is_uncaught``: nothing caught this exception, so its program ended.
+    ``answered`` counts the requests that were answered before it; ``is_refused``: the next request after it was refused, so it may be of
+    that request alone."""
 
     number: int
     text: str
@@ -148,6 +150,8 @@ class EvidenceLine:
     is_handled: bool = False
     is_context: bool = False
     is_uncaught: bool = False
+    answered: int = 0
+    is_refused: bool = False
 
 
 def _may_end_program(seen: EvidenceLine) -> bool:
@@ -314,6 +318,8 @@ _MAX_REPORTED_DURATIONS = 64
 SURVIVED_LINES, _SURVIVED_LINES_FATAL = 3, 50
 # Lines with generated tokens since: a dying engine's front end prints at most one, for the seconds before.
 _SURVIVED_TOKEN_LINES = 2
+# Requests that it answered after one that it refused: those of an engine that ends are all refused, but for a stream that had begun.
+_SURVIVED_ANSWERS = 2
 # Ordinary lines after a failure of a program that went on, and after one that ends it (its parts may load to their end before it
 # does), and how many such lines count as much as one record of a log: what is posted with a failure has some text after it, but
 # hardly any records.
@@ -328,6 +334,7 @@ _MIN_TEXT_CHARS = 20  # by which the end of the prefixes is found
 _CAUSE = lazy_pattern.compile(r"(?: {2,}|\t) {0,20}(?:\d{1,3}: {1,4})?(?P<what>\S.{0,2000})")
 _MINUTE_HEADER = lazy_pattern.compile(r"\[\d{4}-\d\d-\d\d \d\d:\d\d\] ")  # ComfyUI's
 _ANSWERED = lazy_pattern.compile(r"HTTP/[\d.]{1,4}\" 2\d\d\b")  # an access line
+_REFUSED = lazy_pattern.compile(r"\"POST /v\d/\S{1,200} HTTP/[\d.]{1,4}\" [45]\d\d\b")
 _PORT, _NUMBER = lazy_pattern.compile(r":(\d{2,5})\b"), lazy_pattern.compile(r"\b\d{2,5}\b")
 _MAX_PORTS = 64
 _MAX_CHAIN_LINES = 6  # lines from one exception to the next traceback of the same error
@@ -400,6 +407,7 @@ class LogAnalyzer:
     stopped: EvidenceLine | None = None  # the first line of a requested stop
     _life: int = 0
     _made: int = 0
+    _answered: int = 0
     _ordinary: int = 0
     _lived_at: int = 0  # the last line of an engine at work
     _opened_at: int | None = None  # the first line since then of a traceback or a usage message
@@ -750,6 +758,9 @@ class LogAnalyzer:
             same = [one.failure for one in self.failures if one.life == seen.life and one.number < seen.number]
             if same and all(one is not None and one.cause in STARTUP_ONLY_CAUSES for one in same):
                 return True
+        served_on = seen.is_refused and self._answered - seen.answered >= _SURVIVED_ANSWERS
+        if self.whole and served_on and not has_consequences(seen, self.failures):
+            return True  # what a request was refused for, and only that
         if failure.fatal:
             if since >= _SURVIVED_LINES_FATAL:
                 return True
@@ -937,6 +948,8 @@ class LogAnalyzer:
 
     def _note_work(self, line: LogLine, content: LineContent) -> None:
         """Note a line of an engine at work, or a request that a server answered."""
+        if content.is_request and self.failures:
+            self._note_answer(content)
         self._note_activity(line.number)
         if self.is_unknown and self.failures and _ANSWERED.search(content.text):
             self._drop_failures(lambda failure, _: failure.cause is FailureCause.PORT_IN_USE)
@@ -953,6 +966,15 @@ class LogAnalyzer:
             and self._makes_tokens(content.text)
         ):
             self._made += 1
+
+    def _note_answer(self, content: LineContent) -> None:
+        """Note whether a request after a failure was answered or refused; of health checks a dying server answers some, too."""
+        if content.is_usage:
+            self._answered += 1
+        elif _REFUSED.search(content.text):
+            for at, seen in enumerate(self.failures):
+                if seen.serving and seen.number > self._lived_at:
+                    self.failures[at] = replace(seen, is_refused=True)
 
     def _note_exception(self, line: LogLine, text: str, signal: LineSignal | None) -> LineSignal:
         """Note the last line of a traceback; return what it says."""
@@ -1321,6 +1343,7 @@ class LogAnalyzer:
                 life=self._life,
                 moves=self._moves,
                 made=self._made,
+                answered=self._answered,
                 ordinary=self._ordinary,
                 raw=line.text[:_MAX_HEAD_CHARS],
                 is_of_request=self._is_request_traceback,

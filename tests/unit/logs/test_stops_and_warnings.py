@@ -422,6 +422,39 @@ def test_a_full_disk_is_certain_only_where_the_engine_says_that_it_ended() -> No
     assert (ended.cause, ended.confidence) == (FailureCause.DISK_FULL, Confidence.CERTAIN)
 
 
+REFUSED = 'INFO:     10.0.0.9:5 - "POST /v1/load_lora_adapter HTTP/1.1" 400 Bad Request'
+ANSWERED = VLLM_READY[-1]
+HEALTH = 'INFO:     10.0.0.9:5 - "GET /health HTTP/1.1" 200 OK'
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        f"{API}ERROR 11-22 10:03:00 [serving_models.py:1] Failed to load LoRA adapter x: torch.OutOfMemoryError: CUDA out of memory. Tried to "
+        "allocate 1.00 GiB.",
+        f"{API}ERROR 11-22 10:03:00 [files.py:1] upload failed: {FULL}: '/tmp/up'",
+    ],
+)
+@pytest.mark.parametrize(
+    ("after", "is_failure"),
+    [
+        ([REFUSED, ANSWERED, ANSWERED], False),
+        ([REFUSED, ANSWERED], True),
+        ([REFUSED, HEALTH, HEALTH, HEALTH], True),
+        ([ANSWERED, ANSWERED], True),
+        ([REFUSED, ANSWERED, ANSWERED, DEAD], True),
+    ],
+)
+def test_what_a_request_was_refused_for_ends_no_engine_that_answers_the_next(
+    error: str, after: list[str], is_failure: bool
+) -> None:
+    lines = [*VLLM_READY, error, *after]
+    whole = LogDiagnoser()
+    whole.feed_block("".join(f"{line}\n" for line in lines).encode())
+    for found in (diagnose_lines(lines), whole):
+        assert (found.build_diagnosis().verdict is not None) is is_failure
+
+
 @pytest.mark.parametrize(
     "said",
     ["client: error: Connection closed by peer [10.0.0.9]", "RuntimeError: Connection closed by peer [10.0.0.9]"],
