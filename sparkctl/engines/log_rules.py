@@ -330,8 +330,8 @@ def version_facts(package: str) -> tuple[FactRule, ...]:
         fact_rule(  # `pip show`, two lines
             f"Name: {package} Version: ", rf"Version: {number}", EngineFactName.ENGINE_VERSION, is_guess=True
         ),
-        fact_rule(  # `pip list`
-            f"{package}  ", rf"^{package} {{2,80}}{number}\s*$", EngineFactName.ENGINE_VERSION, is_guess=True
+        fact_rule(  # `pip list`, or alone
+            f"{package} ", rf"^{package} {{1,80}}{number}\s*$", EngineFactName.ENGINE_VERSION, is_guess=True
         ),
         fact_rule(
             f"Requirement already satisfied: {package}",

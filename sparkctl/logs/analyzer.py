@@ -38,6 +38,7 @@ from sparkctl.logs.line_patterns import (
     LOGGING_ERROR,
     PACKAGE_NAME,
     PACKAGE_VERSION,
+    PRINTED_VERSION,
     QUOTED_WORDS,
     REFUSED_REQUEST,
     RELOADS,
@@ -49,6 +50,7 @@ from sparkctl.logs.line_patterns import (
     STOP_REQUESTS,
     TRACEBACK_HEADER,
     TRACEBACK_STARTS,
+    VERSION_PRINT,
     LogTime,
     TracebackReader,
     find_own_writer,
@@ -212,7 +214,8 @@ class LineContent:
     """What a line says, whatever stands around it. ``text``: as the engines read it; ``plain``: without the frame of an
     ``ExceptionGroup``; ``level``: its own; ``is_answer``: the code that answers a single request wrote it;
     ``is_request_error``: the server says that a request failed, or its logging that a record did; ``is_usage``: a client used
-    the engine; ``has_served``: it had been ready before this line; ``is_plain``: it is none of these, and no failure: facts and
+    the engine; ``has_served``: it had been ready before this line; ``is_version``: the version of what the line before
+    it names; ``is_plain``: it is none of these, and no failure: facts and
     progress, as most lines of a start.
     """
 
@@ -234,6 +237,7 @@ class LineContent:
     tries_again: bool
     is_done: bool
     is_plain: bool
+    is_version: bool
     signal: LineSignal | None
 
 
@@ -834,7 +838,7 @@ class LogAnalyzer:
         if content.is_turning_point and text.rstrip() == CAUSES_HEADER and not self._traceback.is_open:
             self._causes = [] if self._latest is None else [self._latest[0]]
             return
-        before = self.latest_line if text.startswith(PACKAGE_VERSION) else None
+        before = self.latest_line if content.is_version else None
         self._latest = line.number, text
         if self.phase is Phase.STARTING:
             self._change_phase(Phase.LOADING, None, line)
@@ -861,6 +865,8 @@ class LogAnalyzer:
         signal = self._hold_versions(content.signal)
         if before is not None and before.text.startswith(PACKAGE_NAME):
             signal = self._classify_line(f"{before.text} {text}")
+        elif before is not None and (printed := VERSION_PRINT.search(before.text)) is not None:
+            signal = self._classify_line(f"{printed['name']}: {text}")
         is_answer = content.is_answer or (self._is_request_traceback and is_exception)
         if signal is not None and signal.failure is not None:
             is_late = is_answer and (self.was_ready or self._life > 0)
@@ -1413,6 +1419,7 @@ def _read_content(engine: Engine, raw: str, text: str) -> LineContent | None:
         (is_turning_point, is_serving, answered, has_served, is_answer, is_request_error, is_standstill,
          may_be_traceback, is_error, may_be_duration, tries_again, is_done)
     )  # fmt: skip
+    is_version = text.startswith(PACKAGE_VERSION) or PRINTED_VERSION.match(text) is not None
     is_failure = level in ERROR_LEVELS or (signal is not None and signal.failure is not None)
     return LineContent(
         text=text,
@@ -1432,7 +1439,8 @@ def _read_content(engine: Engine, raw: str, text: str) -> LineContent | None:
         listens=says_it_listens(plain),
         tries_again=tries_again,
         is_done=is_done,
-        is_plain=not is_special and not is_failure and not text.startswith(PACKAGE_VERSION),
+        is_plain=not is_special and not is_failure and not is_version,
+        is_version=is_version,
         signal=signal,
     )
 

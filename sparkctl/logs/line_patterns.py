@@ -109,6 +109,9 @@ _BROKEN_CONNECTION = lazy_pattern.compile(r"Exception in callback _\w{1,40}Trans
 # Python's logging, before the traceback of a record that could not be written: the program goes on, always.
 LOGGING_ERROR = "--- Logging error ---"
 PACKAGE_NAME, PACKAGE_VERSION = "Name: ", "Version: "  # the first two lines of `pip show`: they are read as one
+# What a shell or Python shows on two lines: the command that prints a version, and the version.
+VERSION_PRINT = lazy_pattern.compile(r"(?P<name>\w{1,40}\.__version__)\)?[\"']?\s*$")
+PRINTED_VERSION = lazy_pattern.compile(r"\d{1,4}\.\d{1,4}\.\d[\w.+-]{0,60}\s*$")
 # Rust's, above the causes of an error: each on an indented line of its own, the innermost last.
 CAUSES_HEADER = "Caused by:"
 TRACEBACK_STARTS = ("Traceback (most recent call last)", "usage: ")

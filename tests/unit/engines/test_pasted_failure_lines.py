@@ -1247,11 +1247,29 @@ def test_what_a_message_says_to_do_is_the_remedy(line: str, quoted: str) -> None
         ("vLLM version: 0.24.0", "vllm", "0.24.0"),
         ("SGLang version: 0.5.12", "sglang", "0.5.12"),
         ("Name: torch\nVersion: 2.9.0", "vllm", None),
+        ("sglang 0.5.22", "sglang", "0.5.22"),
+        (">>> import sglang; print(sglang.__version__)\n0.5.22", "sglang", "0.5.22"),
+        ('$ python -c "import vllm; print(vllm.__version__)"\n0.31.0\n$ vllm serve x', "vllm", "0.31.0"),
+        ('$ python -c "import torch; print(torch.__version__)"\n2.9.0', "vllm", None),
+        ("$ pip --version\n0.31.0", "vllm", None),
         ("vllm 0.24.0 is loaded", "vllm", None),
     ],
 )
 def test_what_pip_and_an_image_print_tells_the_version(log: str, engine: str, version: str | None) -> None:
     assert _diagnose_paste(log, engine).version == version
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        "Collecting vllm==0.28.0\nSuccessfully installed torch-2.11.0 vllm-0.28.0",
+        "vllm 0.28.0",
+        '$ python -c "import vllm; print(vllm.__version__)"\n0.28.0',
+    ],
+)
+def test_a_version_tells_whose_it_is_where_nothing_else_does(log: str) -> None:
+    found = _diagnose_paste(f"{log}\nTraceback (most recent call last):\nZogError: nope")
+    assert (found.engine, found.version) == ("vllm", "0.28.0")
 
 
 @pytest.mark.parametrize(
