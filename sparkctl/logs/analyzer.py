@@ -891,7 +891,7 @@ class LogAnalyzer:
         if signal is not None:
             self._apply_signal(signal, line, text)
         elif content.is_error:
-            self.last_error = self._note_error(line, text)
+            self.last_error = self._note_error(line, text, self.last_error)
         elif not is_exception and not traceback.is_open and not content.is_standstill:
             self._count_ordinary_line(line, content)
         if content.level in ERROR_LEVELS:
@@ -1208,9 +1208,12 @@ class LogAnalyzer:
             and TRACEBACK_HEADER not in text
             and (signal is None or signal.failure is None)
         ):
-            self._level_error = self._note_error(line, text)
+            self._level_error = self._note_error(line, text, self._level_error)
 
-    def _note_error(self, line: LogLine, text: str) -> EvidenceLine:
+    def _note_error(self, line: LogLine, text: str, before: EvidenceLine | None) -> EvidenceLine:
+        """Return an error of which no rule knows more; the one right ``before`` it, if this only says that the program ends."""
+        if before is not None and line.number - before.number == 1 and says_it_ends(text) and ": " not in text:
+            return before
         return EvidenceLine(
             number=line.number, text=sanitize_line(text), moves=self._moves, raw=line.text[:_MAX_HEAD_CHARS]
         )

@@ -1479,6 +1479,14 @@ _PROGRAM_DEATHS = (
 
 CRASH_FAILURES = (
     failure_rule(
+        r"^(?:(?:asyncio|concurrent\.futures)\.(?:[\w.]{1,20}\.)?)?CancelledError\b",
+        FailureCause.CRASHED,
+        "A task of the program was cancelled: something else failed, or it was told to stop.",
+        "The other errors of the log say why.",
+        needle="CancelledError",
+        weight=FailureWeight.DYING,
+    ),
+    failure_rule(
         r"^EOFError$",
         FailureCause.WORKER_LOST,
         "A process waited for a word of another one, which ended.",

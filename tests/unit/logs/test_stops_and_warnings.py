@@ -267,6 +267,27 @@ def test_a_program_that_tries_again_has_not_failed() -> None:
     assert read_verdict(*failed, again, *failed) is FailureCause.CUDA_OUT_OF_MEMORY
 
 
+@pytest.mark.parametrize("done", ["Attempt 2 succeeded", "the download succeeded on attempt 2"])
+def test_an_attempt_that_succeeded_forgives_the_one_before(done: str) -> None:
+    failed = (
+        f"{CORE}ERROR 11-22 10:00:40 [dl.py:1] Traceback (most recent call last):",
+        f'{CORE}ERROR 11-22 10:00:40 [dl.py:1]   File "/x.py", line 3, in y',
+        f"{CORE}ERROR 11-22 10:00:40 [dl.py:1] ConnectionResetError: [Errno 104] Connection reset by peer",
+    )
+    assert read_verdict(*VLLM_START, *failed) is FailureCause.CRASHED
+    assert read_verdict(*VLLM_START, *failed, f"{CORE}INFO 11-22 10:00:41 [dl.py:1] {done}") is None
+
+
+def test_a_line_that_only_says_that_the_program_ends_is_no_proof_where_the_one_before_names_the_reason() -> None:
+    records = (
+        "2026-11-20 10:00:45.123 | ERROR    | vllm.x:main:12 - boot failed: no seat for rank 4",
+        "2026-11-20 10:00:45.124 | CRITICAL | vllm.x:main:13 - giving up",
+    )
+    verdict = diagnose_lines(records, "vllm").build_diagnosis().verdict
+    assert verdict is not None
+    assert verdict.evidence[0].line == 1
+
+
 def test_an_error_over_several_lines_that_the_end_cuts_is_read() -> None:
     cut = (
         "pydantic_core._pydantic_core.ValidationError: 1 validation error for ModelConfig",
