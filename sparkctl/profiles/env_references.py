@@ -119,7 +119,7 @@ def resolve_engine_env(profile: Profile, environ: Mapping[str, str]) -> tuple[tu
 
     Raises `InvalidFile` with every variable that is not set and every invalid line of the file.
     """
-    values = {name: value for _, name, value in _read_env_file_pairs(profile)}
+    values = dict(read_env_file_pairs(profile))
     missing: dict[str, list[str]] = {}
     for name, text in profile.env:
         values[name] = _expand_references(text, environ, missing.setdefault(name, []))
@@ -196,7 +196,7 @@ def list_literal_values(profile: Profile) -> tuple[FileIssue, ...]:
     """
     return tuple(
         FileIssue(place, f"{name} gets {what} too: sparkctl passes values as they are, as docker run --env-file does")
-        for place, name, value in _read_env_file_pairs(profile)
+        for place, name, value in _read_env_file(profile)
         for pattern, what in _COMPOSE_SYNTAX.items()
         if pattern.search(value)
     )
@@ -234,7 +234,12 @@ def _resolve_env_file(profile: Profile, text: str) -> Path:
     return Path(profile.origin).parent / Path(text).expanduser()
 
 
-def _read_env_file_pairs(profile: Profile) -> list[tuple[FilePosition, str, str]]:
+def read_env_file_pairs(profile: Profile) -> list[tuple[str, str]]:
+    """Return what a profile's env_file on this computer sets, empty without one. Raises `InvalidInput`."""
+    return [(name, value) for _, name, value in _read_env_file(profile)]
+
+
+def _read_env_file(profile: Profile) -> list[tuple[FilePosition, str, str]]:
     if profile.env_file is None:
         return []
     path = _resolve_env_file(profile, profile.env_file)
