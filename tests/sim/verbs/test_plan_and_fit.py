@@ -365,3 +365,57 @@ async def test_a_limit_shorter_than_such_a_start_took_is_told_before_the_next(
     ]
     longer = lint_profile_file(SHIPPED, path, None, lambda _: took | {Phase.LOADING: 7200.0}).diagnostics
     assert [one.setting for one in longer if one.kind == "time-limit"] == ["start.timeouts.loading=240m"]
+
+
+UNKNOWN_WEIGHTS = """\
+schema: 1
+name: llm
+engine: vllm
+image: vllm/vllm-openai:v0.21.0
+model: {path: acme/Some-70B}
+port: 8010
+args: {gpu-memory-utilization: 0.7, max-model-len: 8192}
+"""
+
+
+def test_a_share_that_is_not_there_is_refused_although_the_weights_are_not_known(tmp_path: Path) -> None:
+    file = tmp_path / "out.yaml"
+    file.write_text(UNKNOWN_WEIGHTS)
+    words = (str(file), "--node", "spark2")
+    code, document = run_plan(*words, scenario="two-stacks")
+    (node,) = document["nodes"]
+    assert (code, node["answer"], node["stops"]) == (6, "if-stopped", ["qwen36-vllm"])
+    assert node["commands"] == [f"sparkctl switch {file} --node spark2"]
+    ran = run_demo("up", *words, scenario="two-stacks")
+    assert (ran.returncode, ran.stdout) == (6, "")
+    assert "fits on spark2 only if qwen36-vllm stops" in ran.stderr
+    shown = run_demo("switch", *words, "--dry-run", scenario="two-stacks").stdout
+    assert "qwen36-vllm stops, llm starts on spark2" in shown
+    assert "is not known" in shown
+    assert "to spare" not in shown
+    code, document = run_plan(*words)
+    assert (code, document["nodes"][0]["answer"]) == (0, "unknown"), "beside nothing the rest decides"
+
+
+@pytest.mark.parametrize(
+    ("profile", "setting", "scenario"),
+    [
+        ("gpt-oss-120b", "args.gpu-memory-utilization=0.2", "empty"),
+        ("gpt-oss-120b", "args.gpu-memory-utilization=0.2", "two-stacks"),
+        ("qwen36-vllm", "args.gpu-memory-utilization=0.97", "empty"),
+        ("qwen36-ngram", f"{SHARE}=0.1", "empty"),
+    ],
+)
+def test_the_lines_of_the_sum_add_up(profile: str, setting: str, scenario: str) -> None:
+    shown = run_demo("plan", profile, "--node", "spark1", "--set", setting, scenario=scenario).stdout.splitlines()
+    (need,) = [float(line.split()[0]) for line in shown if line.endswith("  together")]
+    begin, end = (
+        shown.index("spark1 has"),
+        next(at for at, line in enumerate(shown) if re.search("  (left|short)", line)),
+    )
+    amounts = [float(line[:9]) for line in shown[begin + 1 : end] if line[:9].strip()]
+    assert float(shown[end].split()[0]) == pytest.approx(sum(amounts) - need, abs=0.21), "\n".join(shown)
+    short = [line.split()[0] for line in shown if re.match(" *-[0-9.]+  short", line)]
+    assert shown[0].endswith(f"short by {short[-1][1:]} GiB")
+    if len(short) > 1 or "  left" in shown[end]:
+        assert "  short in its share: " in shown[end + 1], "why it is short of more than the sum says"
