@@ -38,7 +38,7 @@ from sparkctl.model.events import (
 from sparkctl.model.finding import Severity
 from sparkctl.model.guard_state import GuardAction
 from sparkctl.model.json_codec import encode_event, to_json_data
-from sparkctl.model.memory_fit import MemoryFit
+from sparkctl.model.memory_fit import FitOutcome, MemoryFit
 from sparkctl.model.missing_part import MissingPart
 from sparkctl.model.node import NodeState
 from sparkctl.model.phase import Phase
@@ -634,7 +634,7 @@ class EstimatePrinter(TextPrinter):
                 TextStyle.BAD
                 if is_bad
                 else TextStyle.ATTENTION
-                if any(one.margin is None for one in fits)
+                if any(one.answer is FitOutcome.UNKNOWN for one in fits)
                 else TextStyle.GOOD
             )
             stdout.print_rows(wrap_styled_line((Span(answer, style),), stdout.get_terminal_width()))
@@ -705,7 +705,9 @@ class EstimatePrinter(TextPrinter):
 
 
 def _choose_style(fit: MemoryFit) -> TextStyle:
-    return TextStyle.BAD if fit.is_refused else TextStyle.GOOD if fit.margin is not None else TextStyle.ATTENTION
+    if fit.is_refused:
+        return TextStyle.BAD
+    return TextStyle.ATTENTION if fit.answer is FitOutcome.UNKNOWN else TextStyle.GOOD
 
 
 class EstimateJsonPrinter:

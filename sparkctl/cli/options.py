@@ -125,7 +125,7 @@ def refuse_unknown_command(word: str, known: Iterable[str], before: str = "") ->
 
     ``before``: the words of the command line before it, with a space at the end.
     """
-    from sparkctl.errors import InvalidInput, format_did_you_mean
+    from sparkctl.errors import InvalidInput, find_closest_match
 
     if hint := VERB_HINTS.get(f"{before}{word}"):
         raise InvalidInput(f"sparkctl has no command {before}{word}", hint)
@@ -137,7 +137,10 @@ def refuse_unknown_command(word: str, known: Iterable[str], before: str = "") ->
             if is_it(word):
                 raise InvalidInput(f"{word} is a {what}: begin with what to do", hint)
         known = (*known, *VERB_ALIASES)
-    raise InvalidInput(f"unknown command: {before}{word}{format_did_you_mean(word, known)}", f"sparkctl {before}--help")
+    near = find_closest_match(word, known)
+    near = near if near is None or before else " ".join(VERB_ALIASES.get(near, (near,)))  # the name that the help has
+    suggestion = f"; did you mean `{near}`?" if near else ""
+    raise InvalidInput(f"unknown command: {before}{word}{suggestion}", f"sparkctl {before}--help")
 
 
 def is_configured_node(word: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field, replace
 from functools import cache, cached_property, lru_cache
 
@@ -53,7 +53,7 @@ _OF_ONE_PROGRAM = (
 _COMMON_LETTERS = " etaoinsrldcumpfg"  # of English log lines: a gram of others is in fewer lines
 _CPP_MESSAGE = "what(): "  # of an exception that ended a program in C++; indented
 _DRIVER_MESSAGE = "NVRM: "  # the next line of a message of the GPU's driver in the kernel's log; indented
-_TABLE_ROWS = ("Warning  ", "Reason:  ")  # of `kubectl describe`
+_TABLE_ROWS = ("Warning  ", "Reason:  ", "Exit Code:  ", "traceback : Signal ")  # of `kubectl describe`, and torchrun
 _MESSAGE_STARTS = (_CPP_MESSAGE, _DRIVER_MESSAGE, "ptxas ", *_TABLE_ROWS)
 _MAX_KNOWN_LINES = 4096
 _MAX_PREFIXES = 8  # of the last lines: all rules look at one line, then at the next
@@ -192,6 +192,7 @@ class FailureRule:
     exception: bool
     at_any_level: bool
     warning: bool
+    versions: str | None
 
     def match_failure(self, line: str) -> Failure | None:
         """Return the failure that this line reports, None if it reports none."""
@@ -225,6 +226,7 @@ class FailureRule:
             rule=needle,
             is_told_at_any_level=self.at_any_level,
             is_warning=self.warning,
+            versions=self.versions,
         )
 
 
@@ -247,11 +249,12 @@ def failure_rule(
     exception: bool = False,
     at_any_level: bool = False,
     warning: bool = False,
+    versions: str | None = None,
 ) -> FailureRule:
     """Return a `FailureRule`. ``needle``: a text that is in every such line, or several of which one is.
 
     ``on``: the profile field to change, ``to``: the value to set, ``change``: the direction if there is no value;
-    ``needs``, ``during`` and ``refine`` as in `Failure`.
+    ``needs``, ``during``, ``refine`` and ``versions`` as in `Failure`.
     """
     return FailureRule(
         needles=(needle,) if isinstance(needle, str) else needle,
@@ -271,6 +274,7 @@ def failure_rule(
         exception=exception,
         at_any_level=at_any_level,
         warning=warning,
+        versions=versions,
     )
 
 
@@ -610,10 +614,14 @@ class LogRules:
         return None
 
     def _match_first_rule(self, text: str) -> Failure | None:
-        for rule in self._finder.find_candidates(text):
-            if (failure := rule.match_failure(text)) is not None:
-                return failure
-        return None
+        rules = iter(self._finder.find_candidates(text))
+        return self._match_next_rule(rules, text)
+
+    def _match_next_rule(self, rules: Iterator[FailureRule], text: str) -> Failure | None:
+        failure = next((found for rule in rules if (found := rule.match_failure(text)) is not None), None)
+        if failure is None or failure.versions is None:
+            return failure
+        return replace(failure, elsewise=self._match_next_rule(rules, text))
 
 
 @lru_cache(_MAX_PREFIXES)

@@ -24,6 +24,7 @@ from sparkctl.engines.base import (
     refine_failure,
 )
 from sparkctl.engines.line_preparer import MAX_LINE_LENGTH, LinePreparer, prepare_text
+from sparkctl.engines.traps import is_version_within
 from sparkctl.logs.line_effects import LineEffect, TracebackPrefix, prepare_raw_line
 from sparkctl.logs.line_patterns import (
     ACCESS_LINE,
@@ -339,6 +340,8 @@ _LATER_STAGE, _ONE_OF_RANKS = (
 _CUT_MARK = lazy_pattern.compile(
     r"[\s.…]{0,20}+(?:[\[(<]{0,2}(?:\.{2,3}|…)? ?(?:[Tt]runcated|TRUNCATED|snip|cut|omitted)\b[^\])>]{0,60}[\])>]{0,2})?[\s.…]{0,20}$"
 )
+# What programs try on purpose: a module, a file, a key that need not be there.
+_TRIED = lazy_pattern.compile(r"(?:ModuleNotFound|Import|FileNotFound|Key|Attribute)Error\b")
 _NO_MESSAGE = lazy_pattern.compile(r"[\w.]{1,200}: *$")  # an exception's class alone
 _MAX_BANNER_TAIL_LINES = 12  # lines of an image's banner after its warning
 _MAX_TAIL_LINES = 6  # lines of cleanup that may follow the last error
@@ -844,9 +847,9 @@ class LogAnalyzer:
             self._request_error = line.number
         elif traceback.first_line == line.number:
             self._is_request_traceback = line.number - self._request_error <= _MAX_CHAIN_LINES
-        signal = content.signal
+        signal = self._hold_versions(content.signal)
         if before is not None and before.text.startswith(PACKAGE_NAME):
-            signal = self.engine.classify_line(f"{before.text} {text}")
+            signal = self._classify_line(f"{before.text} {text}")
         is_answer = content.is_answer or (self._is_request_traceback and is_exception)
         if signal is not None and signal.failure is not None:
             is_late = is_answer and (self.was_ready or self._life > 0)
@@ -961,14 +964,17 @@ class LogAnalyzer:
         if traceback.refuses_settings and signal.failure is not None and not self.was_ready:
             signal = replace(signal, failure=name_refused_settings(signal.failure))
         if traceback.handled and (signal.failure is None or signal.failure.weight >= FailureWeight.EXCEPTION):
-            self._mark_handled(traceback.handled, text)
+            is_named = signal.failure is not None and signal.failure.weight > FailureWeight.EXCEPTION
+            self._mark_handled(traceback.handled, text, is_named=is_named)
         return signal
 
-    def _mark_handled(self, numbers: tuple[int, ...], text: str) -> None:
+    def _mark_handled(self, numbers: tuple[int, ...], text: str, *, is_named: bool) -> None:
         """Note that the exceptions of these lines were handled when that of ``text`` came up: they explain no end, unless its
-        message is that it retells one of theirs."""
+        message is that it retells one of theirs, or no rule names it: what cleans up after a known cause may fail, too."""
         for at, seen in enumerate(self.failures):
             if seen.failure is None or seen.number not in numbers:
+                continue
+            if not is_named and seen.failure.weight >= FailureWeight.LIKELY and not _TRIED.match(seen.text):
                 continue
             message = seen.text.partition(": ")[2]
             if len(message) < _MIN_TEXT_CHARS or message not in text:
@@ -1024,6 +1030,25 @@ class LogAnalyzer:
             self.stopped = EvidenceLine(number=line.number, text=sanitize_line(text))
             self._note_activity(line.number)
 
+    def _classify_line(self, text: str) -> LineSignal | None:
+        return self._hold_versions(self.engine.classify_line(text))
+
+    def _hold_versions(self, signal: LineSignal | None) -> LineSignal | None:
+        """Return what a line says in the engine's version, which the log has told before. In one that is not known, words that mean
+        something in certain versions only may mean it."""
+        if signal is None or signal.failure is None or signal.failure.versions is None:
+            return signal
+        failure, bounds = signal.failure, signal.failure.versions
+        known = self.facts.get(EngineFactName.ENGINE_VERSION)
+        version = None if known is None or " " in known.value else known.value  # `0.5.12 or like it`
+        if version is None:
+            weight = min(failure.weight, FailureWeight.LIKELY)
+            return replace(signal, failure=replace(failure, versions=None, is_inferred=True, weight=weight))
+        if is_version_within(version, bounds):
+            return signal
+        other = self._hold_versions(replace(signal, failure=failure.elsewise))
+        return None if other == LineSignal() else other
+
     def _classify_exception(self, text: str, signal: LineSignal | None) -> LineSignal:
         """Return the signal of a traceback's last line that no rule knows. A bare ``AssertionError`` says what it asserted only
         above; an unusual class may have a message that a rule knows; a group of exceptions says nothing, those in it do."""
@@ -1032,11 +1057,11 @@ class LogAnalyzer:
             if is_group_of_exceptions(text):
                 return LineSignal(failure=replace(unnamed, weight=FailureWeight.DYING))
             rest = text.partition(": ")[2]
-            own = self.engine.classify_line(f"RuntimeError: {rest}") if rest and not has_usual_name(text) else None
+            own = self._classify_line(f"RuntimeError: {rest}") if rest and not has_usual_name(text) else None
             named = None if own is None else own.failure
             return LineSignal(failure=unnamed if named is None or named.weight <= FailureWeight.EXCEPTION else named)
         message = f"{text}: {self._traceback.assertion}"
-        joined = self.engine.classify_line(message)
+        joined = self._classify_line(message)
         failure = None if joined is None else joined.failure
         if joined is not None and failure is not None and failure.weight > FailureWeight.EXCEPTION:
             return joined
@@ -1064,7 +1089,7 @@ class LogAnalyzer:
         else:
             first, begin, weight, first_level = self._unnamed
             message = f"{begin.rstrip()} {text.strip()}"
-            joined = self.engine.classify_line(message)
+            joined = self._classify_line(message)
             if joined is not None and joined.failure is not None and joined.failure.weight > weight:
                 self._unnamed = None
                 self._apply_signal(joined, first, message)
@@ -1080,7 +1105,7 @@ class LogAnalyzer:
             self._causes = None
             return False
         message = f"Error: {found['what']}"
-        signal = self.engine.classify_line(message)
+        signal = self._classify_line(message)
         failure = None if signal is None else signal.failure
         if failure is None or failure.weight < FailureWeight.EXCEPTION:
             failure = build_unnamed_failure(message)
@@ -1123,7 +1148,7 @@ class LogAnalyzer:
         message, number = self._traceback.cut_exception, self._traceback.raise_line
         if message is None or number is None:
             return None
-        signal = self.engine.classify_line(message)
+        signal = self._classify_line(message)
         failure = None if signal is None else signal.failure
         return EvidenceLine(
             number=number,
@@ -1143,7 +1168,7 @@ class LogAnalyzer:
         """Tell whether a line means ready. An engine's rule tells its own line from quoted text; a profile's rule is trusted."""
         if self.ready.line != self.engine.defaults.ready_line:
             return True
-        signal = self.engine.classify_line(text)
+        signal = self._classify_line(text)
         return signal is not None and signal.phase is Phase.READY
 
     def _track_level_error(self, signal: LineSignal | None, line: LogLine, text: str) -> None:

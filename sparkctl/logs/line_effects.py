@@ -259,10 +259,10 @@ class TracebackPrefix:
 
 def _find_traceback_prefix(line: str) -> re.Pattern[str] | None:
     """Return a matcher for what stands before a frame of a traceback; None where that is nothing, or is known, or the line is none."""
-    frame = _FRAME_AT_END.search(line) if line[: line.find(FRAME_START)].strip() else None
-    if frame is None or not (head := line[: frame.start()]).strip() or len(head) > _MAX_PREFIX_CHARS:
+    if FRAME_PATTERN.match(prepare_text(line)[1]) or (frame := _FRAME_AT_END.search(line)) is None:
         return None
-    if is_quoted(line) or _BELOW_ERROR.search(head) or FRAME_PATTERN.match(prepare_text(line)[1]):
+    head = line[: frame.start()]
+    if not head.strip() or len(head) > _MAX_PREFIX_CHARS or is_quoted(line) or _BELOW_ERROR.search(head):
         return None
     for at in [*(end.start() for end in islice(_PREFIX_ENDS.finditer(head), _MAX_PREFIX_PARTS)), len(head)]:
         if read_raw_line(line[at:]).startswith(frame["bare"]):

@@ -211,14 +211,14 @@ def says_it_tries_again(text: str) -> bool:
     return found is not None and found["again"] is not None
 
 
-# pip and Docker after a build; trainers with their last figures (trl and transformers, verl).
+# pip and Docker after a build; trainers with their last figures (trl and transformers, verl); Ray, which calls each attempt an error.
 _DONE_STARTS = ("Successfully built ", "Successfully tagged ", "Successfully installed ", "{'train_runtime': ")
-_FINAL_METRICS = "inal validation metrics: "
+_DONE_WORDS = ("inal validation metrics: ", "Ray runtime started.", "Connected to Ray cluster.")
 
 
 def says_it_is_done(text: str) -> bool:
-    """Tell whether a program says in this line that its work, a build or a training, ended well, whatever it said before."""
-    return text.startswith(_DONE_STARTS) or _FINAL_METRICS in text
+    """Tell whether a program says in this line that its work, a build, a training or joining a cluster, ended well, whatever it said before."""
+    return text.startswith(_DONE_STARTS) or any(words in text for words in _DONE_WORDS)
 
 
 _EXIT_STATUS = lazy_pattern.compile(r"\bexit(?:ed)? (?:with )?(?:status|code)[ :=]{1,3}-?[1-9]")
@@ -518,6 +518,7 @@ _MAX_MESSAGE_LINES = 3  # between what looked like an exception and the next fra
 _RAISED = lazy_pattern.compile(r"raise (?P<name>(?:[A-Za-z_]\w*+\.)*+[A-Z]\w++)\(")
 _FRAME_INDENTATION = 2
 FRAME_START = 'File "'  # a paste may have lost the indentation before it
+_BOX_STARTS = ("│", "╰")  # what Rich draws around the frames; the exception stands below
 FRAME_PATTERN = lazy_pattern.compile(r"\s*File \"[^\"]+\", line \d+, in ")
 _STRING = lazy_pattern.compile(
     r"""[rRfFbB]{0,2}(?:"(?P<double>(?:[^"\\]|\\.){0,500}+)"|'(?P<single>(?:[^'\\]|\\.){0,500}+)')"""
@@ -630,7 +631,7 @@ class TracebackReader:
             self._open(number, find_own_writer(raw, text), level)
             return False
         if self.is_open:
-            if not text[:1].isspace() and not text.startswith(FRAME_START):
+            if not text[:1].isspace() and not text.startswith((FRAME_START, *_BOX_STARTS)):
                 return self._reads_exception(number, text, raw, level)
             self._read_frame_line(number, text)
         elif FRAME_PATTERN.match(text):  # the excerpt begins within a traceback, or one goes on

@@ -16,8 +16,8 @@ from sparkctl.model.verdict import FieldChange
 
 class FitOutcome(StrEnum):
     """The answer. ``if-stopped``: only if something that runs there stops. ``several-sparks``: the profile needs more
-    Sparks than given and fits on none alone. ``unknown``: a part of the estimate is not known, so nothing is promised
-    or refused.
+    Sparks than given and fits on none alone. ``unknown``: a part of the estimate is not known and the known ones have
+    room, so nothing is promised or refused.
     """
 
     FITS = "fits"
@@ -142,17 +142,29 @@ class MemoryFit:
         return None if not sizes or None in sizes else sum(size or 0 for size in sizes)
 
     @property
+    def left_bytes(self) -> int | None:
+        """What the sum leaves above the floor; None if not known. Known parts that have no room tell enough for a refusal."""
+        if self.standing is None or not self.parts:
+            return None
+        known = sum(part.size or 0 for part in self.parts if not part.within)
+        left = self.standing.available_after_drop - self.floor - known
+        is_known = self.is_refused if left < 0 else self.needed_bytes is not None
+        return left if is_known else None
+
+    @property
     def margin(self) -> int | None:
         """What is left above the floor, negative if it does not fit; None if not known."""
-        if self.needed_bytes is None or self.standing is None:
-            return None
-        left = self.standing.available_after_drop - self.floor - self.needed_bytes
-        return min(left, -self.lacking) if self.lacking else left
+        return self.left_bytes if not self.lacking or self.left_bytes is None else min(self.left_bytes, -self.lacking)
 
     @property
     def missing_bytes(self) -> int:
         """What is missing, 0 if nothing is or it is not known."""
         return max(0, -(self.margin or 0))
+
+    @property
+    def shortfall_phrase(self) -> str:
+        """By how much it does not fit, as a phrase."""
+        return f"short by {'at least ' if self.needed_bytes is None else ''}{format_gib(self.missing_bytes)}"
 
     @property
     def estimated_bytes(self) -> int:
@@ -186,9 +198,9 @@ class MemoryFit:
                 return f"{needs}{it} fits on {self.node} once the page cache is dropped, with {spare} to spare"
             case FitOutcome.IF_STOPPED:
                 holder = f"{sanitize_line(' and '.join(self.stops))} {'stops' if len(self.stops) == 1 else 'stop'}"
-                return f"{needs}{it} fits on {self.node} only if {holder}: short by {format_gib(self.missing_bytes)}"
+                return f"{needs}{it} fits on {self.node} only if {holder}: {self.shortfall_phrase}"
             case FitOutcome.SHORT:
-                return f"{needs}{it} does not fit on {self.node}: short by {format_gib(self.missing_bytes)}"
+                return f"{needs}{it} does not fit on {self.node}: {self.shortfall_phrase}"
             case FitOutcome.SEVERAL:
                 return f"{self.profile} does not fit on {self.node} alone: it needs {self.sparks} Sparks{self.share_phrase}"
             case FitOutcome.UNKNOWN:

@@ -347,7 +347,7 @@ async def ask_kernel_log(
 def add_kernel_evidence(verdict: Verdict, log: KernelLog | None, container: Container, name: str) -> Verdict:
     """Return the verdict with the kernel's evidence."""
     if log is not None and _went_down_with_machine(container, log):
-        return _apply_reboot(verdict, log, name)
+        return _apply_reboot(verdict, log, container, name)
     if log is None or log.source is None:
         return _add_missing_right(verdict, log)
     verdict = _add_known_fault(verdict, log)
@@ -384,7 +384,7 @@ def _went_down_with_machine(container: Container, log: KernelLog) -> bool:
     return began + _CLOCK_SET_SECONDS < log.booted < ended
 
 
-def _apply_reboot(verdict: Verdict, log: KernelLog, name: str) -> Verdict:
+def _apply_reboot(verdict: Verdict, log: KernelLog, container: Container, name: str) -> Verdict:
     """Return the verdict for what a restart of its machine ended: no line of this boot's log is about that."""
     booted = "" if log.booted is None else f" at {format_date_time(log.booted, has_seconds=True)}"
     fact = Evidence(f"the machine was booted{booted}, after this container was started and before it ended", _ORIGIN)
@@ -392,7 +392,7 @@ def _apply_reboot(verdict: Verdict, log: KernelLog, name: str) -> Verdict:
         return replace(verdict, evidence=(*verdict.evidence, fact))
     return replace(
         verdict,
-        summary=f"{name} ended because its machine went down while it ran, and was booted again{booted}.",
+        summary=f"{name} ended because {explain_end(log, container)}{booted}.",
         evidence=(fact, *verdict.evidence),
         remedy="sparkctl doctor tells how the boot before ended, and what stood before it: a freeze when memory ran out, heat, the "
         f"power, or a restart on purpose. Then start {name} again.",
@@ -406,11 +406,14 @@ def _tells_of_short_memory(event: KernelEvent) -> bool:
     return event.kind is KernelEventKind.OOM_KILL or (event.kind is KernelEventKind.DRIVER_MEMORY and many)
 
 
-def find_oom_kill(log: KernelLog, container: Container) -> KernelEvent | None:
-    """Return the last OOM kill in a container since it was started."""
+def explain_end(log: KernelLog, container: Container) -> str | None:
+    """Return why a container ended: the kernel's last OOM kill in it since it was started, or its machine went down; else None."""
+    if _went_down_with_machine(container, log):
+        return "its machine went down while it ran, and was booted again"
     began = container.started or 0.0
     kills = [one for one in log.events if one.kind is KernelEventKind.OOM_KILL and one.container == container.id]
-    return next((one for one in reversed(kills) if one.last >= _find_first_moment(log, began)), None)
+    last = [one.meaning for one in kills if one.last >= _find_first_moment(log, began)]
+    return last[-1] if last else None
 
 
 def _find_first_moment(log: KernelLog, began: float) -> float:

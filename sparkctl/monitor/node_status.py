@@ -59,6 +59,7 @@ _DOWNLOAD_TAIL_LINES = 200  # a message a second, and what the client prints bet
 _FIGURES_TIMEOUT_SECONDS = 2.5  # an engine with nothing but counters is read twice, a second apart
 _SAMPLE_GAP_SECONDS, _READING_TIMEOUT_SECONDS = 0.2, 3.0  # between the two samples of a look, and for all of it
 _SIGKILL_EXIT = 137
+_LOST_EXIT = 255  # Docker's own, for what ran when it went down itself
 _SIGNAL_EXITS = (130, _SIGKILL_EXIT, 143)  # 128 and SIGINT, SIGKILL or SIGTERM
 
 
@@ -456,8 +457,8 @@ async def _read_phase(session: NodeSession, container: Container) -> tuple[Phase
             why = await _describe_guard_stop(session, container)
         if why is None and ended.exit_code in _SIGNAL_EXITS and await _was_asked_to_stop(session, ended):
             return Phase.STOPPED, None, f"somebody stopped it (exit code {ended.exit_code})"
-        if why is None and ended.exit_code == _SIGKILL_EXIT:
-            why = await _describe_oom_kill(session, ended)
+        if why is None and ended.exit_code in (_SIGKILL_EXIT, _LOST_EXIT):
+            why = await _describe_kernel_end(session, ended)
         if not failed and ended.exit_code == 0:
             why = await _describe_unasked_end(session, container)
             failed = why is not None
@@ -571,18 +572,18 @@ async def _describe_guard_stop(session: NodeSession, container: Container) -> st
     return None if receipt is None else f"stopped by the guard: {describe_guard_kill(receipt)}"
 
 
-async def _describe_oom_kill(session: NodeSession, container: Container) -> str | None:
-    """Describe the kernel's OOM kill of a container, read once. The imports are late, as this is rare."""
-    from sparkctl.monitor.kernel_log import find_oom_kill, read_kernel_log_if_possible
+async def _describe_kernel_end(session: NodeSession, container: Container) -> str | None:
+    """Describe what the kernel's log tells of a container's end, read once. The imports are late, as this is rare."""
+    from sparkctl.monitor.kernel_log import explain_end, read_kernel_log_if_possible
 
     key = (container.id, container.finished)
-    if key not in session.oom_kills:
+    if key not in session.kernel_ends:
         log = await read_kernel_log_if_possible(session)
         if log is None:
             return None  # the next look may have it
-        kill = find_oom_kill(log, container)
-        session.oom_kills[key] = None if kill is None else f"ended because {kill.meaning}"
-    return session.oom_kills[key]
+        why = explain_end(log, container)
+        session.kernel_ends[key] = None if why is None else f"ended because {why}"
+    return session.kernel_ends[key]
 
 
 async def _redact_container_text(session: NodeSession, container: Container, text: str | None) -> str | None:

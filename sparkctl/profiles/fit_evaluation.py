@@ -222,8 +222,6 @@ def evaluate_memory_fit(
         cautions=cautions,
         estimated=bare.needed_bytes if bare.is_known else None,
     )
-    if not made.is_known:
-        return replace(fit, lacking=0, cautions=(*made.cautions, *_list_unknown_parts(made)))
 
     def fits_in(
         there: MemoryBudget, at: float, rule: Callable[[AvailableMemory, float], MemoryEstimate] = claim.rule
@@ -231,7 +229,12 @@ def evaluate_memory_fit(
         one = estimate_with_history(there, at, rule)
         return not one.lacking and there.available_after_drop - floor - one.needed_bytes >= 0
 
+    if not made.is_known:
+        cautions = (*cautions, *_list_unknown_parts(made))
+        fit = replace(fit, cautions=cautions)
     if fits_in(standing, claim.share):
+        if not made.is_known:  # what is known has room: the rest decides
+            return fit
         at_once = standing.available_after_drop - standing.droppable
         answer = FitOutcome.FITS if made.needed_bytes + floor <= at_once else FitOutcome.AFTER_DROP_CACHES
         fit = replace(fit, answer=answer)
@@ -247,11 +250,11 @@ def evaluate_memory_fit(
     made = estimate_with_history(
         then, claim.share
     )  # what it needs once they are gone: a share of the free memory is larger then
+    fit = replace(fit, parts=made.parts, answer=FitOutcome.IF_STOPPED if stops else FitOutcome.SHORT, stops=stops)
+    if not made.is_known:  # then no share is known to hold it
+        return fit
     return replace(
         fit,
-        parts=made.parts,
-        answer=FitOutcome.IF_STOPPED if stops else FitOutcome.SHORT,
-        stops=stops,
         largest=_find_fitting_share(claim, standing, fits_in, _iter_shares_below(claim.share, claim.safe)),
         least=_find_fitting_share(claim, standing, fits_in, _iter_shares_above(claim.share)),
     )

@@ -118,8 +118,8 @@ class NodeSession:
         self.doubted: set[str] = set() if owner is None else owner.doubted
         # ids of containers whose start is still watched from here, and has seen no token
         self.awaited: set[str] = set() if owner is None else owner.awaited
-        # container id and its end -> how the kernel's OOM killer ended it, None where it did not
-        self.oom_kills: dict[tuple[str, float | None], str | None] = {} if owner is None else owner.oom_kills
+        # container id and its end -> why it ended by the kernel's log, None where that does not tell
+        self.kernel_ends: dict[tuple[str, float | None], str | None] = {} if owner is None else owner.kernel_ends
         self._reporting: list[Callable[[], None]] = []
 
     def report_state_changes(self, emit: Callable[[NodeStateChanged], None]) -> None:

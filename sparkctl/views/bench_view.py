@@ -41,13 +41,13 @@ def list_cell_columns(one: CellResult) -> tuple[str, ...]:
         _UNKNOWN if one.power is None else f"{one.power:.0f} W",
         _UNKNOWN if one.tokens_per_joule is None else f"{one.tokens_per_joule:.2f}",
         _UNKNOWN if one.clock is None else f"{one.clock:.0f} MHz",
-        _format_marks(one),
+        ", ".join(_list_cell_marks(one)),
     )
 
 
-def _format_marks(one: CellResult) -> str:
+def _list_cell_marks(one: CellResult) -> tuple[str, ...]:
     marks = ("disturbed",) if one.disturbed else ()
-    return ", ".join((*marks, "throttled") if one.throttled else marks)
+    return (*marks, "throttled") if one.throttled else marks
 
 
 def _format_measurements(one: Measurements | None, digits: int, unit: str = "") -> str:
@@ -391,7 +391,38 @@ def render_comparison(one: BenchComparison, *, is_wide: bool = False) -> list[Te
             make_row(""),
             make_row(Span(f"measured in one of them only: {', '.join(map(str, one.missing))}", TextStyle.LABEL)),
         ]
+    if doubts := _list_doubts(one):
+        rows += [make_row(""), *(make_row(Span(words, TextStyle.ATTENTION)) for words in doubts)]
     return [*rows, *_render_sources(one), *_render_setup(one)]
+
+
+_DOUBTS = {
+    "disturbed": "other clients generated tokens meanwhile, so these figures are not the model's alone: measure again without them",
+    "throttled": "the GPU was slowed down for its heat or power",
+}
+
+
+def _list_doubts(one: BenchComparison) -> list[str]:
+    """Return, in a sentence each, why figures that are compared may mislead."""
+    compared = [*dict.fromkeys(row.cell for row in one.rows)]
+    found = []
+    for letter, run in (("A", one.before), ("B", one.after)):
+        marks = _list_marks(run)
+        for mark, meaning in _DOUBTS.items():
+            if cells := [sanitize_line(str(cell)) for cell in compared if mark in marks.get(cell, ())]:
+                found.append(f"{letter} {', '.join(cells) if len(cells) < len(compared) else 'throughout'}: {meaning}")
+    if unknown := [letter for letter, run in (("A", one.before), ("B", one.after)) if run.setup.text is None]:
+        whose = "of either" if len(unknown) == 2 else f"of {unknown[0]}"
+        found.append(
+            f"the settings {whose} are not known, as this computer did not start it: model, quantization and drafts may differ, too"
+        )
+    return found
+
+
+def _list_marks(run: BenchRun) -> dict[BenchCell | DomainKey, tuple[str, ...]]:
+    """Return what makes each cell or kind of text doubtful: disturbed, throttled."""
+    found: dict[BenchCell | DomainKey, tuple[str, ...]] = {one.cell: _list_cell_marks(one) for one in run.results}
+    return found | {one.key: ("disturbed",) if one.disturbed else () for one in run.domains}
 
 
 def _render_sources(one: BenchComparison) -> Iterator[TextRow]:
@@ -518,6 +549,8 @@ def format_comparison_markdown(one: BenchComparison) -> list[str]:
         )  # fmt: skip
         words = ", ".join(sanitize_line(part) for part in parts if part)
         lines += ["", f"{letter}: {sanitize_line(run.instance)} on {' and '.join(run.nodes)}: {words}"]
+    for words in _list_doubts(one):
+        lines += ["", words]
     if sources := _list_source_rows(one):
         headings = ("of", "cell", "figure", "measured here", "published", "off by", "source")
         lines += ["", *_format_markdown_table([headings, *sources])]
@@ -539,17 +572,19 @@ def _format_markdown_table(rows: Sequence[Sequence[str]]) -> list[str]:
 
 _CSV_HEADINGS = (
     "pp", "tg", "depth", "concurrency", "figure", "a", "b", "gain", "distinct", "a_low", "a_high", "b_low", "b_high", "kind",
-    "a_source", "b_source",
+    "a_source", "b_source", "a_marks", "b_marks",
 )  # fmt: skip
 
 
 def format_comparison_csv(one: BenchComparison) -> list[str]:
     """Return one line for each figure, with medians and ranges, and the gain of B as a share; ``kind``: of text, in place of a cell;
-    ``a_source`` and ``b_source``: what the source of each profile measured there (`12.7`, or a range `23-27`).
+    ``a_source`` and ``b_source``: what the source of each profile measured there (`12.7`, or a range `23-27`);
+    ``a_marks`` and ``b_marks``: disturbed, throttled.
     """
     out = io.StringIO()
     table = csv.writer(out, lineterminator="\n")
     table.writerow(_CSV_HEADINGS)
+    marks = [_list_marks(run) for run in (one.before, one.after)]
     for row in one.rows:
         values = [None if value is None else round(value.median, 4) for value in (row.before, row.after)]
         gain = None if row.gain is None else round(row.gain, 4)
@@ -561,8 +596,19 @@ def format_comparison_csv(one: BenchComparison) -> list[str]:
             None if source_figure is None else source_figure.figure.as_text().replace("–", "-")
             for source_figure in (row.source_before, row.source_after)
         ]
+        row_marks = [" ".join(each.get(row.cell, ())) for each in marks]
         table.writerow(
-            (*_list_cell_sizes(row.cell), row.figure.value, *values, gain, row.is_distinct, *ranges, kind, *sources)
+            (
+                *_list_cell_sizes(row.cell),
+                row.figure.value,
+                *values,
+                gain,
+                row.is_distinct,
+                *ranges,
+                kind,
+                *sources,
+                *row_marks,
+            )
         )
     return out.getvalue().splitlines()
 

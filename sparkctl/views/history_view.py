@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sparkctl.history.model import NodeResult, OperationKind, OperationRecord
 from sparkctl.model.json_codec import to_json_data
 from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.phase import PhaseDuration, Step
-from sparkctl.model.text.sanitize import sanitize_line, sanitize_lines
+from sparkctl.model.text.sanitize import sanitize_line, sanitize_lines, truncate_text
 from sparkctl.model.text.units import format_clock, format_date_time, format_duration, format_gib, format_size
 from sparkctl.views.event_text import format_byte_rate, format_phase_name, format_step_name, format_verdict
 from sparkctl.views.text.line_wrap import align_cells, wrap_rows
@@ -140,13 +142,19 @@ def describe_reason(one: OperationRecord) -> str:
     return sanitize_line("; ".join(" ".join(line.split()).rstrip(".") for line in words.splitlines() if line.strip()))
 
 
+def _shorten_reason(reason: str) -> str:
+    """Return its first sentence, short enough for a column; `history show` has the whole."""
+    first = _SENTENCE_END.split(reason, maxsplit=1)[0]
+    return truncate_text(first if first == reason else f"{first} …", _MAX_REASON_CHARS)
+
+
 def render_history(found: Sequence[OperationRecord], columns: int | None, *, has_others: bool) -> list[TextRow]:
     """Return the list as a table, each outcome in its style. On a narrow terminal each reason has a row of its own, and
     the year and the usual time are left out. ``has_others``: the history has more entries than were selected."""
     if not found:
         nothing = "nothing was done from this machine yet; starts, stops, switches, downloads and benchmarks will be listed here"
         return [make_row("no entry matches; to see all: sparkctl history" if has_others else nothing)]
-    made = [build_history_row(one) for one in found]
+    made = [replace(row, why=_shorten_reason(row.why)) for row in map(build_history_row, found)]
     cells = [(str(r.id), r.when, r.what, r.profile, r.nodes, r.outcome, r.took, r.why) for r in made]
     rows = _align_rows(_TABLE_HEAD, cells, made)
     if columns is None or _is_within(rows, columns):
@@ -162,6 +170,8 @@ def render_history(found: Sequence[OperationRecord], columns: int | None, *, has
     return shown
 
 
+_SENTENCE_END = re.compile(r"(?<=[\w)`'\"])\. (?=[A-Z0-9])|; ")
+_MAX_REASON_CHARS = 100  # of the column *why*
 _TABLE_HEAD = ("id", "when", "what", "profile", "nodes", "outcome", "took", "why")
 _OUTCOME_CELL = 5
 

@@ -124,9 +124,9 @@ def _print_operation(history: OperationHistory, number: int, as_json: bool) -> i
     one: OperationRecord | None = history.get_operation(number)
     _report_file_errors(history)
     if one is None:
-        numbers = sorted((each.id for each in history.list_operations(most=-1)), key=lambda each: abs(each - number))
-        near = "\n".join(f"sparkctl history {each}" for each in sorted(numbers[:2]))
-        raise InvalidInput(f"the history has no entry {number}", near or "sparkctl history")
+        numbers = [each.id for each in history.list_operations(most=-1)]
+        range_of_ids = f"; its entries are {min(numbers)} to {max(numbers)}" if numbers else ""
+        raise InvalidInput(f"the history has no entry {number}{range_of_ids}", "sparkctl history")
     worked = history.find_last_good_start(one)
     changes = None if worked is None else diff_starts(worked, one)
     parts = history.list_switch_parts(one)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from sparkctl.commands.start.missing_parts import find_missing_models
@@ -26,7 +27,7 @@ from sparkctl.model.phase import Phase
 from sparkctl.model.profile import Profile
 from sparkctl.model.text.secrets import redact
 from sparkctl.model.text.units import GIB
-from sparkctl.model.verdict import FailureCause
+from sparkctl.model.verdict import FailureCause, FieldChange
 from sparkctl.monitor import engine_probe
 from sparkctl.monitor.node_views import NodeTelemetryView
 from sparkctl.node.node_inspection import NodeInspection
@@ -37,6 +38,12 @@ from sparkctl.profiles.fit_evaluation import (
     evaluate_memory_fit,
     find_missing_draft_layers,
     list_checkpoint_paths,
+)
+from sparkctl.profiles.profile_lint import (
+    complete_changes,
+    is_mendable_trap,
+    list_objections,
+    parse_setting_change,
 )
 from sparkctl.profiles.setting_proof import CommandWithChanges, SettingProof
 from sparkctl.transport.node_session import NodeSession
@@ -152,6 +159,9 @@ def memory_budget_of_view(view: NodeTelemetryView, instance: str) -> MemoryBudge
     )
 
 
+_SET_FLAG = "--set "
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredNode:
     """The inspection of one node, for the estimate of a profile and of changes to it.
@@ -169,10 +179,33 @@ class MeasuredNode:
 
     def evaluate(self, profile: Profile, replaced: frozenset[str]) -> MemoryFit:
         """Return whether a profile fits. Raises `InvalidInput` where it cannot be launched."""
+        try:
+            return self._calculate(profile, replaced)
+        except InvalidInput as error:
+            error.hint = self._choose_accepted_value(profile, error.hint, replaced)
+            raise
+
+    def _calculate(self, profile: Profile, replaced: frozenset[str]) -> MemoryFit:
         return calculate_fit(
             self.ctx, profile, plan=self.build_plan(profile), inspection=self.node_inspection, containers=self.containers,
             replaced=replaced, loading_ids=self.loading_ids, node_count=self.node_count, reserved=self.reserved,
         )  # fmt: skip
+
+    def _choose_accepted_value(self, profile: Profile, hint: str | None, replaced: frozenset[str]) -> str | None:
+        """Return the hint on an impossible value, with the value that the check and the estimate accept: no second advice follows."""
+        if hint is None or not hint.startswith(_SET_FLAG):
+            return hint
+
+        def set_flags(changes: Sequence[FieldChange]) -> Profile:
+            values = {one.field.removeprefix("args."): one.value for one in changes}
+            return replace(profile, args=tuple((name, values.get(name, old)) for name, old in profile.args))
+
+        change = parse_setting_change(hint.removeprefix(_SET_FLAG))
+        known = [one for one in list_objections(profile) if not is_mendable_trap(one)]
+        with suppress(InvalidInput):
+            accepted = complete_changes((change,), known, set_flags, lambda one: [self._calculate(one, replaced)])
+            return " ".join(_SET_FLAG + one.set_argument for one in accepted or (change,))
+        return hint
 
     def evaluate_in_place(self, profile: Profile) -> MemoryFit:
         """Return whether it fits where the running instance of its name has ended."""

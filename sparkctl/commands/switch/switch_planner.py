@@ -361,7 +361,7 @@ def _add_fit_cautions(draft: _PlanBuilder, site: NodeInventory, coming: Incoming
     if fit.answer is FitOutcome.UNKNOWN:
         why, more = fit.cautions[:1], fit.cautions[1:]
         draft.cautions += [sanitize_line(": ".join((fit.summary_sentence, *why))), *_explain_unknown_fit(draft, site)]
-    if not fit.is_refused and fit.margin is not None and (fit.is_tight or fit.margin < _TIGHT_BYTES):
+    elif not fit.is_refused and fit.margin is not None and (fit.is_tight or fit.margin < _TIGHT_BYTES):
         name = sanitize_line(coming.plan.instance)
         spare = format_gib(max(0, fit.margin))
         draft.cautions.append(f"{site.node}: tight: {name} fits with {spare} to spare, and may run out of memory")

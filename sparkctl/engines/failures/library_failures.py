@@ -1271,7 +1271,8 @@ _OTHER_IMAGE = (
 
 
 def _died_of(names: str, number: int, signal: str) -> str:
-    """Return a pattern for what tells that a signal ended a program: a shell, compose, Python, systemd, MPI, and handlers of it."""
+    """Return a pattern for what tells that a signal ended a program: a shell, compose, Python, systemd, MPI, torchrun, handlers of
+    it, `kubectl describe`, and the engines that look after their processes."""
     return (
         rf"{SHELL_PREFIX}(?:{names})(?: +\(core dumped\)(?: .*)?| {{2,}}\S.*)?$"
         rf"|^(?:[\w.-]{{1,63}} )?exited with code {128 + number}\b"
@@ -1279,12 +1280,15 @@ def _died_of(names: str, number: int, signal: str) -> str:
         rf"|: Main process exited, code=(?:killed|dumped), status={number}/{signal}\b"
         rf"|^\[[\w.-]{{1,64}}:\d{{1,9}}\] Signal: (?:{names}) \({number}\)|\bexited on signal {number} \("
         rf"|^\*\*\* SIG{signal} (?:\(@|received at )"
+        rf"|^Exit (?:code: (?:-{number}|{128 + number})|Code: {{4}}{128 + number})\b|\bFailed core proc\(s\): \{{.{{0,200}}': -{number}\b"
+        rf"|^traceback : Signal {number} \(SIG{signal}\)"
     )
 
 
 def _list_needles(number: int, signal: str, *names: str) -> tuple[str, ...]:
     codes = (f"exited with code {128 + number}", *(f"{word}-{number}" for word in ("code ", "code: ", "code", "code:")))
-    return (*names, *codes, f"status={number}/{signal}", f"signal {number} (", f"SIG{signal} ")
+    exits = (f"Exit code: {128 + number}", f"Exit Code:    {128 + number}", f"': -{number}", f"Signal {number} (")
+    return (*names, *codes, *exits, f"status={number}/{signal}", f"signal {number} (", f"SIG{signal} ")
 
 
 # Since Rust 1.73 the message stands on the line after the place; before, it was quoted.
@@ -1293,7 +1297,7 @@ _PANIC_MESSAGE = (
     r"|(?P<place>\S{1,300}:\d{1,9}:\d{1,9}): (?!note: run with|stack backtrace:)(?P<what>\S.{0,400}))"
 )
 # A program that ends so leaves no other reason in its log: the line is the proof. A line that names a cause has more weight.
-_PROGRAM_DEATHS = (
+SIGNAL_DEATHS = (
     failure_rule(
         rf"{_died_of('[Ss]egmentation fault', 11, 'SEGV')}|^!{{3,12}} Segfault encountered !",
         FailureCause.CRASHED,
@@ -1337,6 +1341,22 @@ _PROGRAM_DEATHS = (
         on="container.shm_size",
         weight=FailureWeight.DEATH,
     ),
+    failure_rule(
+        r"^terminate called (?P<how>without an active exception|recursively)"
+        rf"|{_died_of('Aborted', 6, 'ABRT')}|^timeout: the monitored command dumped core",
+        FailureCause.CRASHED,
+        "The program ended itself (SIGABRT)[ {how}].",
+        "The lines before and after this one say why.",
+        needle=(
+            "terminate called ",
+            "monitored command dumped core",
+            *_list_needles(6, "ABRT", "Aborted"),
+        ),
+        weight=FailureWeight.LOST,
+    ),
+)
+_PROGRAM_DEATHS = (
+    *SIGNAL_DEATHS,
     failure_rule(
         r"^(?:\*\*\* Error in `[^']{1,200}': )?(?P<what>(?:free|malloc|realloc|calloc|munmap_chunk|malloc_consolidate|sysmalloc)\(\): .{1,120}"
         r"|double free or corruption\b.{0,60}|corrupted (?:size vs|double-linked list).{0,60}"
@@ -1409,30 +1429,34 @@ _PROGRAM_DEATHS = (
         weight=FailureWeight.LOST,
     ),
     failure_rule(
-        r"^terminate called (?P<how>without an active exception|recursively)"
-        rf"|{_died_of('Aborted', 6, 'ABRT')}|^timeout: the monitored command dumped core",
-        FailureCause.CRASHED,
-        "The program ended itself (SIGABRT)[ {how}].",
-        "The lines before and after this one say why.",
-        needle=(
-            "terminate called ",
-            "monitored command dumped core",
-            *_list_needles(6, "ABRT", "Aborted"),
-        ),
-        weight=FailureWeight.LOST,
-    ),
-    failure_rule(
         r"^(?:[\w.-]{1,63} )?exited with code (?P<code>(?!130\b|143\b)[1-9]\d{0,2})\b"
-        r"|: Main process exited, code=exited, status=(?P<status>(?!130\b|143\b)[1-9]\d{0,2})/",
+        r"|: Main process exited, code=exited, status=(?P<status>(?!130\b|143\b)[1-9]\d{0,2})/"
+        r"|^Exit Code: {4}(?P<row>(?!130\b|143\b)[1-9]\d{0,2})\b",
         FailureCause.CRASHED,
-        "The program ended with exit code [{code}][{status}].",
+        "The program ended with exit code [{code}][{status}][{row}].",
         "The lines before this one say why.",
-        needle=("exited with code ", "code=exited, status="),
+        needle=("exited with code ", "code=exited, status=", "Exit Code:    "),
         weight=FailureWeight.DYING,
     ),
 )
 
 CRASH_FAILURES = (
+    failure_rule(
+        r"^(?:(?:asyncio|concurrent\.futures)\.(?:[\w.]{1,20}\.)?)?CancelledError\b",
+        FailureCause.CRASHED,
+        "A task of the program was cancelled: something else failed, or it was told to stop.",
+        "The other errors of the log say why.",
+        needle="CancelledError",
+        weight=FailureWeight.DYING,
+    ),
+    failure_rule(
+        r"^EOFError$",
+        FailureCause.WORKER_LOST,
+        "A process waited for a word of another one, which ended.",
+        "The lines before this one, or the other process's own, say why it ended.",
+        needle="EOFError",
+        weight=FailureWeight.DYING,
+    ),
     failure_rule(  # one of many programs that say so goes on without it
         r"^(?P<name>[\w.-]{2,60}) is not installed\.?\s*$",
         FailureCause.BROKEN_IMAGE,

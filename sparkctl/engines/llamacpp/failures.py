@@ -278,16 +278,16 @@ FORMAT_FAILURES = (
         fatal=True,
     ),
     failure_rule(
-        r"(?:quantized V cache|V cache quantization) requires flash_attn",
+        r"(?:quantized V cache|V cache quantization) requires flash_attn|quantized V cache was requested, but this requires Flash Attention",
         FailureCause.BAD_VALUE,
         "A quantized V cache needs flash attention.",
         "Set args.flash-attn: on, or leave args.cache-type-v out.",
-        needle="requires flash_attn",
+        needle=("requires flash_attn", "requires Flash Attention"),
         on="args.flash-attn",
         fatal=True,
     ),
     failure_rule(
-        r"^\w{2,60}: (?P<what>SPLIT_MODE_TENSOR requires flash_attn\b.{0,80}"
+        r"^\w{2,60}: (?:failed to initialize the context: )?(?P<what>SPLIT_MODE_TENSOR requires flash_attn\b.{0,80}"
         r"|model does not support different K \(.{1,20}\) and V \(.{1,20}\) cache types"
         r"|[KV] cache type \S{1,20} with block size \d{1,6} does not divide .{1,60}|n_batch and n_ubatch cannot both be zero"
         r"|invalid value for main_gpu: .{1,60})",
@@ -364,6 +364,15 @@ FORMAT_FAILURES = (
         needle=("exceeds remaining file size", "exceeds file size", "failed to read", "failed to seek to "),
         on=_MODEL_PATH_FIELD,
         fatal=True,
+    ),
+    failure_rule(
+        r"failed to initialize the context: (?P<what>\S.{0,300})",
+        FailureCause.CRASHED,
+        "The model is loaded, but llama.cpp cannot prepare its context: {what}",
+        "Correct the setting that the message names (args.ctx-size, args.cache-type-k, args.cache-type-v, args.flash-attn), or take a newer "
+        "image.",
+        needle="failed to initialize the context: ",
+        weight=FailureWeight.DEATH,
     ),
 )
 FLAG_FAILURES = (

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from sparkctl.engines.base import Failure, FailureWeight
-from sparkctl.engines.failures import COMMON_CAUSES, CRASH_FAILURES
+from sparkctl.engines.failures import COMMON_CAUSES, CRASH_FAILURES, SIGNAL_DEATHS
 from sparkctl.engines.failures.memory_failures import cuda_memory_rules
 from sparkctl.engines.log_rules import EXCEPTION_PREFIX, MatchGroups, failure_rule
 from sparkctl.engines.traps import build_trap_rules
@@ -244,11 +244,11 @@ _EXIT_FAILURES = (
         weight=FailureWeight.DEATH,
     ),
     failure_rule(
-        r"^Exit code: -9\b",  # after "Rank 0 scheduler is dead", in older versions
+        r"^Exit code: (?:-9|137)\b",  # after "Rank 0 scheduler is dead", in older versions
         FailureCause.WORKER_LOST,
         "The scheduler was killed while it was starting.",
         f"{_KERNEL_LOG_REMEDY} {_LOWER_FRACTION_REMEDY}",
-        needle="Exit code: -9",
+        needle=("Exit code: -9", "Exit code: 137"),
         on=MEMORY_FRACTION_FIELD,
         fatal=True,
         weight=FailureWeight.DEATH,
@@ -277,26 +277,6 @@ _EXIT_FAILURES = (
         f"{_KERNEL_LOG_REMEDY} {_LOWER_FRACTION_REMEDY}",
         needle="exit code -9",
         on=MEMORY_FRACTION_FIELD,
-        fatal=True,
-        weight=FailureWeight.DEATH,
-    ),
-    failure_rule(
-        r"Subprocess (?P<name>\S+) \(pid=\d+\) crashed with exit code -7\.",
-        FailureCause.CRASHED,
-        "{name} died of a bus error: the container's shared memory is probably too small.",
-        "Raise container.shm_size.",
-        needle="exit code -7",
-        on="container.shm_size",
-        fatal=True,
-        weight=FailureWeight.DEATH,
-    ),
-    failure_rule(
-        r"^Subprocess (?P<name>\S+) \(pid=\d+\) crashed with exit code -4\.|scheduler died during initialization \(exit code: -4\)",
-        FailureCause.KERNEL_UNSUPPORTED,
-        "A process of the engine[ ({name})] used an instruction that this machine does not have (SIGILL).",
-        "Take an image built for the Spark (linux/arm64, sm_121).",
-        needle="exit code",
-        on="image",
         fatal=True,
         weight=FailureWeight.DEATH,
     ),
@@ -358,6 +338,7 @@ FAILURES = (
     + _MEMORY_FAILURES
     + _FLAG_FAILURES
     + _QUANTIZATION_FAILURES
+    + SIGNAL_DEATHS
     + _EXIT_FAILURES
     + COMMON_CAUSES
     + CRASH_FAILURES

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sparkctl.engines import engine_names
 from sparkctl.engines.base import FailureWeight
 from sparkctl.errors import InvalidInput
 from sparkctl.model.lazy_dataclass import dataclass
@@ -24,6 +25,12 @@ if TYPE_CHECKING:
     from sparkctl.engines.log_rules import FailureRule
 
 _URL_SCHEME = re.compile(r"^https?://")
+_VERSION_BOUND = re.compile(r"(?P<sign>[<>]=?|=)(?P<version>\d+(?:\.\d+)*)")
+_VERSION_PARTS = re.compile(r"\d+")
+_PLACEHOLDER = re.compile(r"\{(\w+)\}")
+_PATTERN_GROUP = re.compile(r"\(\?P<(\w+)>")
+_SAID_BY_PROFILE = frozenset({"name", "value", "missing", "mounts"})
+_SAID_BY_LOG = frozenset({"gpu_trace", "gpu_report"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,10 +47,30 @@ class NodeVersion:
     unless: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class EngineCache:
+    """A folder of compiled kernels in a container whose user is root. ``moved_by``: the variables that put it elsewhere."""
+
+    path: str
+    moved_by: tuple[str, ...]
+
+    @property
+    def tail(self) -> str:
+        """Its path below any home."""
+        return self.path.removeprefix("/root")
+
+    @property
+    def mount(self) -> str:
+        """What keeps it."""
+        home = f"~{self.tail}" if self.tail != self.path else f"~/.cache/{self.path.rpartition('/')[2]}"
+        return f"{home}:{self.path}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trap:
     """``engines``: empty for all. ``versions``: bounds such as ``>=0.19,<0.20``, None for all. ``when``: what a profile that
-    has this trap holds, by subject; ``unless``: what saves it. ``setting``: the ``field=value`` that avoids it.
+    has this trap holds, by subject; ``unless``: what saves it; ``caches``: of these folders one at least dies with the container.
+    ``setting``: the ``field=value`` that avoids it.
     ``node``: what a node that has this trap reports, None if a node does not show it.
     """
 
@@ -56,6 +83,7 @@ class Trap:
     log: tuple[Mapping[str, Any], ...]
     when: Mapping[str, str]
     unless: Mapping[str, str]
+    caches: tuple[EngineCache, ...]
     level: str
     rule: str
     setting: str | None
@@ -64,6 +92,22 @@ class Trap:
     def concerns_engine(self, engine: str) -> bool:
         """Tell whether this engine has the trap."""
         return not self.engines or engine in self.engines
+
+
+def is_version_within(version: str, bounds: str) -> bool:
+    """Tell whether a version lies within bounds such as ``>=0.19,<0.20`` (``=0.19`` is every 0.19.x)."""
+    have = tuple(int(part) for part in _VERSION_PARTS.findall(version)[:3])
+    for bound in bounds.split(","):
+        found = _VERSION_BOUND.fullmatch(bound.strip())
+        if found is None:
+            raise ValueError(f"no bound of a version: {bound}")
+        limit = tuple(int(part) for part in found["version"].split("."))
+        same = have[: len(limit)]
+        if not {"<": have < limit, "<=": same <= limit, ">": same > limit, ">=": have >= limit, "=": same == limit}[
+            found["sign"]
+        ]:
+            return False
+    return True
 
 
 @cache
@@ -84,7 +128,8 @@ def _list_files() -> list[Path]:
 
 
 def read_traps(file: Path) -> Iterator[Trap]:
-    """Yield the traps of one file. Raises `InvalidInput` where an entry has a key that none has, or lacks one."""
+    """Yield the traps of one file. Raises `InvalidInput` where an entry has a key that none has, or lacks one, and where it names
+    an engine, a version or a part of its sentence that there is not."""
     for at, entry in enumerate(json.loads(file.read_text("utf-8")), 1):
         where = f"{file.name}, entry {at} ({entry.get('name', 'without a name')})"
         _check_keys(where, entry, _ENTRY_KEYS, _REQUIRED_KEYS)
@@ -97,6 +142,7 @@ def read_traps(file: Path) -> Iterator[Trap]:
             _check_keys(f"{where}, check", check, _CHECK_KEYS, frozenset({"when"}))
         if node is not None:
             _check_keys(f"{where}, node", node, _NODE_KEYS, frozenset({"what", "pattern", "severity"}))
+        _check_names(where, entry, logs)
         check = check or {}
         yield Trap(
             name=entry["name"],
@@ -108,6 +154,7 @@ def read_traps(file: Path) -> Iterator[Trap]:
             log=tuple(logs),
             when=check.get("when", {}),
             unless=check.get("unless", {}),
+            caches=tuple(EngineCache(path, tuple(names)) for path, names in check.get("caches", {}).items()),
             level=check.get("level", "warning"),
             rule=check.get("rule", "known-trap"),
             setting=check.get("set"),
@@ -121,7 +168,7 @@ _LOG_KEYS = frozenset(
     {"needle", "pattern", "cause", "field", "value", "change", "fatal", "weight", "exception", "at_any_level"}
     | {"meaning", "remedy"}
 )
-_CHECK_KEYS = frozenset({"when", "unless", "level", "rule", "set"})
+_CHECK_KEYS = frozenset({"when", "unless", "caches", "level", "rule", "set"})
 _NODE_KEYS = frozenset(one.name for one in fields(NodeVersion))
 
 
@@ -132,11 +179,34 @@ def _check_keys(where: str, entry: Mapping[str, Any], known: frozenset[str], req
         raise InvalidInput(f"{where}: the key {missing[0]} is missing", "docs/traps.md explains the keys")
 
 
-def build_trap_rules(engine: str) -> tuple[FailureRule, ...]:
-    """Return the log rules of the traps of one engine. They stand before its other rules: a trap is more exact."""
-    return tuple(
-        _build_rule(trap, log) for trap in load_traps() if trap.concerns_engine(engine) for log in trap.log if log
-    )
+def _check_names(where: str, entry: Mapping[str, Any], logs: list[Mapping[str, Any]]) -> None:
+    for engine in entry.get("engines", ()):
+        if engine not in engine_names():
+            raise InvalidInput(f"{where}: there is no engine {engine}", f"the engines are {', '.join(engine_names())}")
+    for bound in entry.get("versions", "=0").split(","):
+        if not _VERSION_BOUND.fullmatch(bound.strip()):
+            raise InvalidInput(f"{where}: {bound.strip()} is no bound of a version", "write it as in >=0.19,<0.20")
+    # who fills a sentence: what the profile says, the groups of the log's pattern, the node's version
+    fills = [(one, _SAID_BY_LOG | set(_PATTERN_GROUP.findall(one.get("pattern", "")))) for one in logs if one]
+    fills += [({}, _SAID_BY_PROFILE)] if "check" in entry else []
+    fills += [({}, frozenset({"version"}))] if "node" in entry else []
+    for own, filled in fills:
+        for key in ("meaning", "remedy"):
+            for name in _PLACEHOLDER.findall(own.get(key, entry[key])):
+                if name not in filled:
+                    raise InvalidInput(
+                        f"{where}: its {key} names {{{name}}}, which not all fill that read it",
+                        "a profile fills {name} and {value}, a log the groups of its pattern: give it words of its own there",
+                    )
+
+
+def build_trap_rules(engine: str, traps: Iterable[Trap] | None = None) -> tuple[FailureRule, ...]:
+    """Return the log rules of the traps of one engine. They stand before its other rules: a trap is more exact.
+
+    ``traps``: None for all that there are.
+    """
+    some = load_traps() if traps is None else traps
+    return tuple(_build_rule(trap, log) for trap in some if trap.concerns_engine(engine) for log in trap.log if log)
 
 
 def _build_rule(trap: Trap, log: Mapping[str, Any]) -> FailureRule:
@@ -157,6 +227,7 @@ def _build_rule(trap: Trap, log: Mapping[str, Any]) -> FailureRule:
         weight=FailureWeight[log.get("weight", "concrete").upper()],
         exception=log.get("exception", False),
         at_any_level=log.get("at_any_level", False),
+        versions=trap.versions,
     )
 
 

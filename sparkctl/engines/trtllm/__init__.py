@@ -194,6 +194,15 @@ _EXIT_FAILURES = (
         weight=FailureWeight.DEATH,
     ),
     failure_rule(
+        r"Failed to initialize executor on rank (?P<rank>\d{1,5}): (?P<what>\S.{0,300})",
+        FailureCause.CRASHED,
+        "The engine's worker of rank {rank} did not start: {what}",
+        "The reason is the text after the colon. Take a newer image, or look for it among the issues of TensorRT-LLM.",
+        needle="Failed to initialize executor on rank ",
+        fatal=True,
+        weight=FailureWeight.EXCEPTION,
+    ),
+    failure_rule(
         r"Executor worker (?:returned error|died)|MPI_ABORT was invoked|Failed to initialize executor",
         FailureCause.CRASHED,
         "The engine's worker ended.",

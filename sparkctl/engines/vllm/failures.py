@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from sparkctl.engines.base import FailureWeight, suspect_drafts
-from sparkctl.engines.failures import COMMON_CAUSES, CRASH_FAILURES
+from sparkctl.engines.failures import COMMON_CAUSES, CRASH_FAILURES, SIGNAL_DEATHS
 from sparkctl.engines.failures.memory_failures import cuda_memory_rules
 from sparkctl.engines.log_rules import EXCEPTION_PREFIX, MatchGroups, failure_rule
 from sparkctl.engines.traps import build_trap_rules
@@ -371,11 +371,13 @@ _EXIT_FAILURES = (
     ),
     failure_rule(
         r"^(?:Engine core proc (?P<name>\S+) died unexpectedly|MPClient: engine core exited unexpectedly"
-        r"|(?:ERROR: |[\w.]*Error: )?Worker proc (?P<worker>\S+) died unexpectedly(?: \(exit code: (?P<code>-?\d+)\))?)",
+        r"|(?:ERROR: |[\w.]*Error: )?Worker proc (?P<worker>\S+) died unexpectedly(?: \(exit code: (?P<code>-?\d+)\))?)"
+        r"|\bFailed core proc\(s\): \{'(?P<core>\w{1,40})': (?P<end>-9)\b",
         FailureCause.WORKER_LOST,
-        "The engine core[ {name}][ ({worker})] died without a message[ (exit code {code})], as a killed process does.",
+        "The engine core[ {name}][ {core}][ ({worker})] died without a message[ (exit code {code})][ (exit code {end})], as a killed process "
+        "does.",
         _KERNEL_LOG_REMEDY,
-        needle="unexpectedly",
+        needle=("unexpectedly", "': -9"),
         on=MEMORY_UTILIZATION_FIELD,
         fatal=True,
         weight=FailureWeight.DEATH,
@@ -442,6 +444,15 @@ _EXIT_FAILURES = (
         weight=FailureWeight.LOST,
     ),
     failure_rule(
+        r"\bFailed core proc\(s\): \{'(?P<core>\w{1,40})': (?P<code>[1-9]\d{0,2})\b",
+        FailureCause.WORKER_LOST,
+        "The engine core {core} ended by itself with exit code {code}, and no line says why.",
+        "The first error above says why: look for it, and show it the whole log if this is an excerpt.",
+        needle="Failed core proc(s): {'",
+        fatal=True,
+        weight=FailureWeight.AFTERMATH,
+    ),
+    failure_rule(
         rf"{EXCEPTION_PREFIX}.*(?:Engine core initialization failed|EngineCore encountered an issue"
         r"|Engine process failed to start|(?:Engine|Background) loop (?:is not running|has errored already|is stopped))"
         r"|^(?:[\w.]+\.)?(?:Async)?EngineDeadError\b|^AsyncLLM output_handler failed|^\w{0,30}(?:Engine|LLM) is already dead, terminating"
@@ -489,6 +500,7 @@ FAILURES = (
     + MEMORY_FAILURES
     + _ARGUMENT_FAILURES
     + _SETTING_FAILURES
+    + SIGNAL_DEATHS
     + _EXIT_FAILURES
     + _WORKER_ERROR_FAILURES
     + COMMON_CAUSES

@@ -80,7 +80,7 @@ def read_sim_kernel_log(node: SimNode, words: list[str]) -> bytes:
             **kernel_log.summarize_boot_end(lines, node.options.kernel_log_trouble),
             "lines": kernel_log.read_old_kernel_lines(lines),
         }
-    clock = {"now": node.unix_time(), "uptime": node.uptime, "kernel": KERNEL_VERSION}
+    clock = {"now": node.unix_time(), "uptime": node.uptime, "since_boot": node.uptime, "kernel": KERNEL_VERSION}
     message = {"kernel_log": kernel_log.KERNEL_LOG_PROTOCOL, **clock, "log": reader.build_message(), "before": before}
     return json.dumps(message).encode() + b"\n"
 

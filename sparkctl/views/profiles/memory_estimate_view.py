@@ -47,9 +47,21 @@ def format_estimate(one: MemoryFit, columns: int | None, before: Sequence[Memory
         ]
         if one.floor:
             lines.append(f"{_format_figure(-one.floor)}  floor: to stay available")
-    if one.margin is not None:
-        lines.append(f"{_format_figure(one.margin)}  {'to spare' if one.margin >= 0 else 'short'}")
+    if one.left_bytes is not None:
+        spare = "left" if _is_share_too_small(one) else "to spare"
+        lines.append(f"{_format_figure(one.left_bytes)}  {spare if one.left_bytes >= 0 else 'short'}")
+    if _is_share_too_small(one):
+        lines += wrap_line(
+            f"{_format_figure(one.margin)}  short in its share: {sanitize_line(one.cautions[0])}",
+            columns,
+            _FIGURE_COLUMNS + 2,
+        )
     return lines
+
+
+def _is_share_too_small(one: MemoryFit) -> bool:
+    """Tell whether it is the engine's share that does not hold its content, whatever the Spark has beside it."""
+    return one.margin != one.left_bytes and bool(one.cautions)
 
 
 def _format_claim(one: MemoryFit, columns: int | None) -> list[str]:
@@ -66,7 +78,7 @@ def format_estimate_notes(one: MemoryFit, columns: int | None, before: Sequence[
 
 
 def _list_notes(one: MemoryFit) -> list[str]:
-    notes = [sanitize_line(caution) for caution in one.cautions]
+    notes = [sanitize_line(caution) for caution in one.cautions[_is_share_too_small(one) :]]
     if one.largest is not None:
         notes.append(f"the largest {one.largest.field.removeprefix('args.')} to set now is {one.largest.value}")
     if one.least is not None:
@@ -150,11 +162,9 @@ def describe_answer(one: MemoryFit) -> str:
         case FitOutcome.AFTER_DROP_CACHES:
             return f"fits once the page cache is dropped, {format_gib(one.margin)} to spare"
         case FitOutcome.IF_STOPPED:
-            return (
-                f"fits only without {sanitize_line(' and '.join(one.stops))}, short by {format_gib(one.missing_bytes)}"
-            )
+            return f"fits only without {sanitize_line(' and '.join(one.stops))}, {one.shortfall_phrase}"
         case FitOutcome.SHORT:
-            return f"does not fit, short by {format_gib(one.missing_bytes)}"
+            return f"does not fit, {one.shortfall_phrase}"
         case FitOutcome.SEVERAL:
             return f"not alone: it needs {one.sparks} Sparks"
         case FitOutcome.UNKNOWN:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -193,6 +194,16 @@ def test_a_deciding_flag_that_cannot_be_so_is_refused(verb: str, setting: str) -
     assert setting.replace("=", " is ") in ran.stderr
 
 
+@pytest.mark.parametrize("verb", [("plan",), ("up", "--dry-run")])
+def test_an_impossible_share_has_one_advice_and_it_is_accepted(verb: tuple[str, ...]) -> None:
+    share = "args.mem-fraction-static="
+    words = (*verb, "qwen36", "--node", "spark1", "--set")
+    refused = run_demo(*words, f"{share}1.5")
+    advised = re.findall(rf"--set ({share}\S+)", refused.stderr)
+    assert (refused.returncode, advised) == (2, [f"{share}0.7"]), "and no trap says something else of it"
+    assert run_demo(*words, advised[0]).returncode == 0
+
+
 def test_every_node_that_was_asked_has_a_short_line_at_the_end() -> None:
     ran = run_demo("plan", "qwen36-ngram", scenario="two-stacks")
     first, second = ran.stdout.splitlines()[-2:]
@@ -354,3 +365,57 @@ async def test_a_limit_shorter_than_such_a_start_took_is_told_before_the_next(
     ]
     longer = lint_profile_file(SHIPPED, path, None, lambda _: took | {Phase.LOADING: 7200.0}).diagnostics
     assert [one.setting for one in longer if one.kind == "time-limit"] == ["start.timeouts.loading=240m"]
+
+
+UNKNOWN_WEIGHTS = """\
+schema: 1
+name: llm
+engine: vllm
+image: vllm/vllm-openai:v0.21.0
+model: {path: acme/Some-70B}
+port: 8010
+args: {gpu-memory-utilization: 0.7, max-model-len: 8192}
+"""
+
+
+def test_a_share_that_is_not_there_is_refused_although_the_weights_are_not_known(tmp_path: Path) -> None:
+    file = tmp_path / "out.yaml"
+    file.write_text(UNKNOWN_WEIGHTS)
+    words = (str(file), "--node", "spark2")
+    code, document = run_plan(*words, scenario="two-stacks")
+    (node,) = document["nodes"]
+    assert (code, node["answer"], node["stops"]) == (6, "if-stopped", ["qwen36-vllm"])
+    assert node["commands"] == [f"sparkctl switch {file} --node spark2"]
+    ran = run_demo("up", *words, scenario="two-stacks")
+    assert (ran.returncode, ran.stdout) == (6, "")
+    assert "fits on spark2 only if qwen36-vllm stops" in ran.stderr
+    shown = run_demo("switch", *words, "--dry-run", scenario="two-stacks").stdout
+    assert "qwen36-vllm stops, llm starts on spark2" in shown
+    assert "is not known" in shown
+    assert "to spare" not in shown
+    code, document = run_plan(*words)
+    assert (code, document["nodes"][0]["answer"]) == (0, "unknown"), "beside nothing the rest decides"
+
+
+@pytest.mark.parametrize(
+    ("profile", "setting", "scenario"),
+    [
+        ("gpt-oss-120b", "args.gpu-memory-utilization=0.2", "empty"),
+        ("gpt-oss-120b", "args.gpu-memory-utilization=0.2", "two-stacks"),
+        ("qwen36-vllm", "args.gpu-memory-utilization=0.97", "empty"),
+        ("qwen36-ngram", f"{SHARE}=0.1", "empty"),
+    ],
+)
+def test_the_lines_of_the_sum_add_up(profile: str, setting: str, scenario: str) -> None:
+    shown = run_demo("plan", profile, "--node", "spark1", "--set", setting, scenario=scenario).stdout.splitlines()
+    (need,) = [float(line.split()[0]) for line in shown if line.endswith("  together")]
+    begin, end = (
+        shown.index("spark1 has"),
+        next(at for at, line in enumerate(shown) if re.search("  (left|short)", line)),
+    )
+    amounts = [float(line[:9]) for line in shown[begin + 1 : end] if line[:9].strip()]
+    assert float(shown[end].split()[0]) == pytest.approx(sum(amounts) - need, abs=0.21), "\n".join(shown)
+    short = [line.split()[0] for line in shown if re.match(" *-[0-9.]+  short", line)]
+    assert shown[0].endswith(f"short by {short[-1][1:]} GiB")
+    if len(short) > 1 or "  left" in shown[end]:
+        assert "  short in its share: " in shown[end + 1], "why it is short of more than the sum says"

@@ -192,7 +192,8 @@ def test_each_cause_is_explained() -> None:
 @pytest.mark.parametrize(
     ("line", "hint"),
     [("-n spark1 ps -q", "try: sparkctl ps -q -n spark1"), ("free qwen36", "try: sparkctl down qwen36"),
-     ("strat x", "did you mean `start`?"), ("qwen36", "try: sparkctl up qwen36"), ("--json status", "try: sparkctl status --json"),
+     ("strat x", "did you mean `up`?"), ("logz", "did you mean `logs`?"), ("kil x", "did you mean `down --kill`?"),
+     ("why x", "try: sparkctl diagnose NAME"), ("qwen36", "try: sparkctl up qwen36"), ("--json status", "try: sparkctl status --json"),
      ("logs q -n 5", "try: sparkctl logs q --tail 5"), ("top qwen36", "try: sparkctl status qwen36 --watch"),
      ("cp a b", "for example: sparkctl sync minimax-m27 --from spark1 --to spark2\n"),
      ("docker --format json", "sparkctl status NAME")],

@@ -252,6 +252,12 @@ E srv  llama_server: exiting due to model loading error
             "port",
         ),
         (
+            "llama_init_from_model: failed to initialize the context: quantized V cache was requested, but this requires Flash Attention\n"
+            "common_init_from_params: failed to create context with model '/m/x.gguf'\nmain: exiting due to model loading error",
+            FailureCause.BAD_VALUE,
+            "args.flash-attn",
+        ),
+        (
             "llama_init_from_model: V cache quantization requires flash_attn",
             FailureCause.BAD_VALUE,
             "args.flash-attn",
@@ -296,6 +302,14 @@ def test_llamacpp_failures_are_recognized(log: str, cause: FailureCause, field: 
     assert (reading.root.cause, reading.root.field) == (cause, field)
     assert "(not said)" not in reading.root.summary + reading.root.remedy
     assert any(failure.fatal for _, _, failure in reading.failures)
+
+
+def test_what_the_line_on_the_context_says_is_the_proof() -> None:
+    line = "llama_init_from_model: failed to initialize the context: the cache needs seven slots"
+    after = "common_init_from_params: failed to create context with model '/m/x.gguf'"
+    root = read_engine_log("llamacpp", f"{line}\n{after}\n{END}").root
+    assert (root.cause, root.rule) == (FailureCause.CRASHED, "failed to initialize the context: ")
+    assert root.summary.endswith(": the cache needs seven slots")
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 import time
@@ -9,12 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.engines import engine_names
+from sparkctl.engines import engine_names, load_engine
 from sparkctl.engines.lint import LintRule, LintSeverity
-from sparkctl.engines.traps import Trap, load_traps, read_traps, shorten_source
-from sparkctl.engines.traps.profile_traps import is_version_within
+from sparkctl.engines.log_rules import LogRules
+from sparkctl.engines.traps import Trap, build_trap_rules, is_version_within, load_traps, read_traps, shorten_source
+from sparkctl.engines.vllm import FACTS
 from sparkctl.errors import InvalidInput
+from sparkctl.logs.analyzer import LogAnalyzer
 from sparkctl.logs.diagnosis import LogDiagnoser
+from sparkctl.model.launch_plan import ReadinessRule
+from sparkctl.model.text.log_line import LogLine
 from sparkctl.profiles import profile_lint
 from sparkctl.profiles.profile_library import ProfileLibrary
 from tests.unit.engines.numbered_traps import LOG_TRAPS, PROFILE_TRAPS, LogTrap, ProfileTrap
@@ -43,7 +48,7 @@ def lint_case(tmp_path: Path, engine: str, image: str, model: str, fields: str) 
 
 def find_trap_lines(trap: Trap, lines: list[str]) -> list[str]:
     """Return the lines that say what this trap means."""
-    begins = re.sub(r"\\{(?:value|name)\\}", ".*", re.escape(trap.meaning))
+    begins = re.sub(r"\\{\w+\\}", ".*", re.escape(trap.meaning))
     return [line for line in lines if re.search(begins, line)]
 
 
@@ -75,6 +80,20 @@ def test_an_entry_is_whole(trap: Trap) -> None:
         ({"log": [{"needle": "x"}]}, "mine.json, entry 1 (old), log: the key cause is missing"),
         ({"check": {"when": {}, "lvl": "info"}}, "mine.json, entry 1 (old), check: there is no key lvl"),
         ({"node": {"what": "kernel", "pattern": "6"}}, "mine.json, entry 1 (old), node: the key severity is missing"),
+        ({"engines": ["vlllm"]}, "mine.json, entry 1 (old): there is no engine vlllm"),
+        ({"versions": ">=0.19,0.20"}, "mine.json, entry 1 (old): 0.20 is no bound of a version"),
+        (
+            {"meaning": "{json} is wrong", "check": {"when": {}}},
+            "mine.json, entry 1 (old): its meaning names {json}, which not all fill that read it",
+        ),
+        (
+            {"meaning": "{value} is wrong", "log": {"needle": "wrong", "cause": "nccl"}, "check": {"when": {}}},
+            "mine.json, entry 1 (old): its meaning names {value}, which not all fill that read it",
+        ),
+        (
+            {"log": {"needle": "x", "cause": "nccl", "remedy": "lower {it}", "pattern": "(?P<size>x)"}},
+            "mine.json, entry 1 (old): its remedy names {it}, which not all fill that read it",
+        ),
     ],
 )
 def test_a_wrong_key_is_named_with_its_file_and_entry(tmp_path: Path, change: dict[str, object], said: str) -> None:
@@ -135,6 +154,39 @@ def test_a_profile_without_the_trap_is_left_alone(
     assert find_trap_lines(TRAPS[name], lint_case(tmp_path, engine, image, model, fields)) == []
 
 
+@pytest.mark.parametrize(
+    ("mounts", "missing"),
+    [
+        (["~/.t:/root/.triton"], "/root/.cache/vllm and /root/.cache/flashinfer"),
+        (["~/.cache/vllm:/data/foo"], "/root/.cache/vllm, /root/.cache/flashinfer and /root/.triton"),
+        (["vol:/root/.cache/vllm:ro"], "/root/.cache/vllm, /root/.cache/flashinfer and /root/.triton"),
+        (["vol:/root/.cache/vllm", "~/.triton:/root/.triton"], "/root/.cache/flashinfer"),
+    ],
+)
+def test_each_cache_that_dies_with_the_container_is_named(tmp_path: Path, mounts: list[str], missing: str) -> None:
+    (line,) = find_trap_lines(
+        TRAPS["jit-caches-vllm"], lint_case(tmp_path, "vllm", "x/vllm:0.19.1", "/m", f"mounts: {mounts}")
+    )
+    assert f"first start into {missing} dies" in line
+    for path in missing.replace(" and ", ", ").split(", "):
+        assert f"~{path.removeprefix('/root')}:{path}" in line
+
+
+def test_what_an_env_file_sets_is_checked(tmp_path: Path) -> None:
+    (tmp_path / "my.env").write_text("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True\nNCCL_IB_GID_INDEX=3\n")
+    lines = lint_case(tmp_path, "vllm", "x/vllm:0.19.1", "/m", "env_file: my.env")
+    (line,) = find_trap_lines(TRAPS["expandable-segments"], lines)
+    assert "PYTORCH_CUDA_ALLOC_CONF with expandable_segments" in line
+    assert find_trap_lines(TRAPS["pinned-gid"], lines)
+    assert not find_trap_lines(
+        TRAPS["pinned-gid"],
+        lint_case(tmp_path, "vllm", "x/vllm:0.19.1", "/m", "env_file: my.env\nenv: {NCCL_IB_GID_INDEX: ''}"),
+    )
+    (tmp_path / "my.env").unlink()
+    lines = lint_case(tmp_path, "vllm", "x/vllm:0.19.1", "/m", "env_file: my.env")
+    assert [line for line in lines if "what env_file sets is not checked: " in line and "No such file" in line]
+
+
 def test_nobody_is_warned_of_a_quiet_profile(tmp_path: Path) -> None:
     lines = lint_case(tmp_path, "vllm", "x/vllm:0.32.0", "/m", "args: {gpu-memory-utilization: 0.8}")
     assert [line for line in lines if ": info[" not in line] == []
@@ -162,6 +214,38 @@ def test_a_refused_value_that_a_trap_explains_is_said_once(tmp_path: Path) -> No
 )
 def test_versions_are_compared_as_numbers(version: str, bounds: str, is_within: bool) -> None:
     assert is_version_within(version, bounds) is is_within
+
+
+@pytest.mark.parametrize(
+    ("banner", "wanted"),
+    [
+        ("vLLM API server version 0.19.1", ("certain", "It is old.")),
+        ("vLLM API server version 0.33.0", ("certain", "It is older.")),
+        ("", ("likely", "It is old.")),
+    ],
+)
+@pytest.mark.parametrize("is_last", [False, True])
+def test_a_trap_of_certain_versions_is_found_in_their_logs_alone(
+    tmp_path: Path, banner: str, wanted: tuple[str, str], is_last: bool
+) -> None:
+    file = tmp_path / "mine.json"
+    rest = {"remedy": "take a new one", "source": "https://example.org", "log": {"needle": "frob", "cause": "nccl"}}
+    old = {"name": "old", "versions": "<0.20", "meaning": "it is old"} | rest
+    entries = [old] if is_last else [old, {"name": "older", "meaning": "it is older"} | rest]
+    file.write_text(json.dumps(entries))
+    engine = copy.copy(load_engine("vllm"))
+    rules = build_trap_rules("vllm", read_traps(file))
+    engine.log_rules = LogRules(quiet=(), phases=(), bars=(), facts=FACTS, rules=rules)
+    log = LogAnalyzer(engine=engine, ready=ReadinessRule(line=None, health=None))
+    for number, text in enumerate((banner, "the frob is out of order"), 1):
+        log.feed_line(LogLine(when="", text=text, number=number))
+    root = log.root_failure
+    if is_last and "0.33" in banner:
+        assert root is None
+    else:
+        assert root is not None
+        assert root.failure is not None
+        assert (root.failure.confidence, root.failure.summary) == wanted
 
 
 def test_tests_of_a_profile_are_linear() -> None:

@@ -262,6 +262,12 @@ def test_failures_of_mpirun_ranks_are_recognized(line: str, cause: FailureCause,
     assert (signal.failure.cause, message in signal.failure.summary) == (cause, True)
 
 
+def test_a_rank_that_did_not_start_is_told_with_the_reason_that_its_line_names() -> None:
+    line = "[05/02/2026-10:00:04] [TRT-LLM] [E] Failed to initialize executor on rank 0: no recipe for layer 7"
+    root = read_engine_log("trtllm", f"{line}\nRuntimeError: Executor worker returned error").root
+    assert root.summary == "The engine's worker of rank 0 did not start: no recipe for layer 7"
+
+
 def test_a_ranks_own_reason_outweighs_what_mpirun_says_of_it() -> None:
     said = read_engine_log("trtllm", "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB\n"
                           "This rank is over: mpirun's daemon ended with 1\n")  # fmt: skip

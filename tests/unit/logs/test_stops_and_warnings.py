@@ -796,3 +796,12 @@ def test_a_program_goes_on_in_a_log_of_many_lines_as_in_a_short_one() -> None:
         reading = LogDiagnoser()
         reading.feed_block(log.encode())
         assert (reading.build_diagnosis().verdict is not None) is is_failure
+
+
+def test_a_worker_of_ray_that_joined_at_last_had_no_failure_before() -> None:
+    tried = "[2026-05-01 10:00:00,114 E 1 1] gcs_client.cc:172: Failed to connect to GCS at address 192.168.200.11:46379 within 5 seconds."
+    found = diagnose_lines([tried]).build_diagnosis().verdict
+    assert found is not None
+    assert found.cause is FailureCause.RAY
+    joined = "2026-05-01 10:00:05,482\tSUCC scripts.py:951 -- Ray runtime started."
+    assert diagnose_lines([tried, tried, joined]).build_diagnosis().verdict is None

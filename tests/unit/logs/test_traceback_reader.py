@@ -118,6 +118,7 @@ DURING = "\n\nDuring handling of the above exception, another exception occurred
 DIRECT = "\n\nThe above exception was the direct cause of the following exception:\n\n"
 LOST_FILE = "FileNotFoundError: [Errno 2] No such file or directory: '/models/m/config.json'"
 CUDA_OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
+DISK_FULL = "OSError: [Errno 28] No space left on device"
 NO_MODULE = "ModuleNotFoundError: No module named 'fast_thing'"
 
 
@@ -132,6 +133,9 @@ NO_MODULE = "ModuleNotFoundError: No module named 'fast_thing'"
         ("KeyError: 'rope'", DURING, "flux.NoRope: none", "flux.NoRope: none", "likely", []),
         # A message that retells what was handled, and a part of the engine that only says that it ended.
         (LOST_FILE, DURING, f"RuntimeError: bad model: {LOST_FILE}", LOST_FILE, "certain", []),
+        # What cleans up after a known cause may fail, too.
+        (CUDA_OOM, DURING, "AttributeError: 'Worker' object has no attribute 'model_runner'", CUDA_OOM, "certain", []),
+        (DISK_FULL, DURING, "RuntimeError: cannot schedule new futures after shutdown", DISK_FULL, "certain", []),
         (CUDA_OOM, DURING, "RuntimeError: Engine core initialization failed. See root cause above.", CUDA_OOM, "certain", []),
     ],
 )  # fmt: skip
@@ -144,6 +148,43 @@ def test_of_exceptions_one_during_the_other_the_last_counts_of_a_cause_the_first
     assert verdict is not None
     assert (verdict.evidence[0].text, verdict.confidence) == (root, confidence)
     assert [one.cause for one in verdict.contributing] == contributing
+
+
+def test_of_a_group_a_cancellation_is_not_the_root() -> None:
+    verdict = diagnose(
+        "  + Exception Group Traceback (most recent call last):\n"
+        '  |   File "/x/a.py", line 3, in main\n'
+        "  | ExceptionGroup: two (2 sub-exceptions)\n"
+        "  +-+---------------- 1 ----------------\n"
+        "    | Traceback (most recent call last):\n"
+        '    |   File "/x/a.py", line 9, in load\n'
+        "    | asyncio.exceptions.CancelledError: cancelled\n"
+        "    +---------------- 2 ----------------\n"
+        "    | Traceback (most recent call last):\n"
+        '    |   File "/x/a.py", line 9, in load\n'
+        "    | flux.DeepDown: valve 7\n"
+        "    +------------------------------------\n"
+    )
+    assert verdict is not None
+    assert verdict.evidence[0].text == "flux.DeepDown: valve 7"
+
+
+@pytest.mark.parametrize("exception", ["BudgetExceeded: budget 3, wanted 4", "ValueError: x"])
+def test_the_exception_below_a_box_of_rich_is_read_whatever_its_class(exception: str) -> None:
+    box = (
+        f"╭{'─' * 20} Traceback (most recent call last) {'─' * 20}╮",
+        *(f"│ /usr/lib/python3.12/x{at}.py:10 in main{' ' * 30}│" for at in range(30)),
+        f"│ ❱ 10     go(){' ' * 50}│",
+        f"╰{'─' * 75}╯",
+    )
+    start = ("INFO 11-20 10:00:01 [__init__.py:220] Automatically detected platform cuda.",)
+    lines = (*start, *box, exception)
+    verdict = diagnose("\n".join(lines))
+    assert verdict is not None
+    assert verdict.evidence[0].text == exception
+    reading = LogDiagnoser()
+    reading.feed_block("".join(f"{line}\n" for line in lines).encode())
+    assert reading.build_diagnosis().verdict == verdict
 
 
 def test_a_group_in_a_group_is_proved_by_its_leaf() -> None:

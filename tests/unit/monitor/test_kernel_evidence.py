@@ -10,7 +10,7 @@ from sparkctl.model.container import Container, ContainerState
 from sparkctl.model.kernel_event import KernelEvent, KernelLine, KernelLog
 from sparkctl.model.launch_plan import ContainerLabel
 from sparkctl.model.verdict import Confidence, Evidence, FailureCause, Verdict
-from sparkctl.monitor.kernel_log import add_kernel_evidence, decode_kernel_line, find_oom_kill
+from sparkctl.monitor.kernel_log import add_kernel_evidence, decode_kernel_line, explain_end
 
 OWN, OTHER = "ab" * 32, "cd" * 32
 STARTED, FINISHED = 1_000.0, 2_000.0
@@ -168,9 +168,10 @@ def test_the_status_names_only_a_kill_of_this_run() -> None:
         source="kmsg",
         events=(make_event(OOM, STARTED - 300, OWN), make_event(OOM, FINISHED - 1, OTHER)),
     )
-    assert find_oom_kill(log, ENDED) is None
+    assert explain_end(log, ENDED) is None
     now = make_event(OOM, FINISHED - 1, OWN)
-    assert find_oom_kill(replace(log, events=(*log.events, now)), ENDED) == now
+    assert explain_end(replace(log, events=(*log.events, now)), ENDED) == now.meaning
+    assert (explain_end(replace(log, booted=FINISHED - 20), ENDED) or "").startswith("its machine went down")
 
 
 def test_a_start_that_hangs_since_a_fault_is_explained_by_it() -> None:

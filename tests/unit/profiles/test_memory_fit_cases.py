@@ -410,3 +410,34 @@ def test_to_the_byte_what_is_free_at_once_is_enough_and_the_page_cache_is_the_re
     assert needed is not None
     floor = SPARK.available_after_drop - SPARK.droppable - needed + short
     assert evaluate_memory_fit(NODE, "it", claim, SPARK, floor=floor).answer is answer
+
+
+UNKNOWN_WEIGHTS = WeightsSize(None, EstimateSource.MEASURED, "its place on the node is not known")
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("vllm serve m --gpu-memory-utilization 0.7", "short by 44.9 GiB"),  # a share of everything
+        ("vllm serve m --kv-cache-memory-bytes 60g", "short by at least 22.0 GiB"),  # the weights come on top
+    ],
+)
+def test_known_parts_without_room_are_a_misfit_whatever_the_rest_is(command: str, words: str) -> None:
+    one = replace(make_estimate_input(command, 1, None, (0, 32, 0)), weights=UNKNOWN_WEIGHTS)
+    other = MemoryHolder(name="big2", ours=True, held=74 * GIB)
+    beside = evaluate_fit(one, replace(SPARK, available=int(41.3 * GIB), holders=(other,)))
+    assert (beside.answer, beside.stops) == (FitOutcome.IF_STOPPED, ("big2",))
+    assert words in beside.summary_sentence
+    assert any(one.startswith("weights: not known") for one in beside.cautions)
+    assert (beside.largest, beside.least) == (None, None), "no share is known to hold it"
+    alone = evaluate_fit(one)
+    assert (alone.answer, alone.lacking) == (FitOutcome.UNKNOWN, 0)
+    full = evaluate_fit(one, replace(SPARK, available=int(41.3 * GIB)))
+    assert full.answer is FitOutcome.SHORT
+
+
+def test_what_is_not_known_shows_no_shortfall() -> None:
+    one = make_estimate_input("vllm serve m --gpu-memory-utilization 0.7", 1, None, (0, 32, 0))
+    replaced = MemoryHolder(name="it", ours=True, held=None, is_replaced=True)
+    found = evaluate_fit(one, replace(SPARK, available=10 * GIB, holders=(replaced,)))
+    assert (found.answer, found.margin, found.missing_bytes) == (FitOutcome.UNKNOWN, None, 0)

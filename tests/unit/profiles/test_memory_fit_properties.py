@@ -89,8 +89,14 @@ def test_nothing_is_below_zero_and_the_answer_is_the_margins(
 @given(draw_estimate_input(), draw_memory_budget())
 def test_a_part_that_is_not_known_promises_nothing(one: EstimateInput, there: MemoryBudget) -> None:
     bare = replace(one, weights=WeightsSize(None, EstimateSource.MEASURED, "?"), expected=None)
-    if bare.engine != "container":
-        assert evaluate_fit(bare, there).answer is FitOutcome.UNKNOWN
+    if bare.engine == "container":
+        return
+    found = evaluate_fit(bare, there)
+    assert found.answer not in GOOD
+    weightless = replace(bare, weights=WeightsSize(0, EstimateSource.MEASURED, "files"))
+    assert not found.is_refused or evaluate_fit(weightless, there).is_refused, (
+        "only what no weights could change is refused"
+    )
 
 
 @given(draw_estimate_input(), draw_memory_budget(), st.integers(0, 100 * GIB))

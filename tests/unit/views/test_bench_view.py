@@ -64,10 +64,30 @@ def test_a_baseline_that_drafts_is_no_proof_of_drafts() -> None:
 
 def test_kinds_of_text_are_compared_and_what_one_has_not_is_named() -> None:
     one = compare_benches(build_run(1, 0, prose=(10.0, 11.0)), build_run(2, 3, prose=(10.5, 12.0), math=(1.0,)))
-    assert format_comparison_csv(one)[1] == ",,,,generation tok/s,10.5,11.25,0.0714,False,10.0,11.0,10.5,12.0,prose,,"
+    assert format_comparison_csv(one)[1] == ",,,,generation tok/s,10.5,11.25,0.0714,False,10.0,11.0,10.5,12.0,prose,,,,"
     text = join(render_comparison(one))
     assert "not distinguishable" in text
     assert "measured in one of them only: math" in text
+
+
+def test_a_comparison_says_which_figures_are_in_doubt_in_every_form() -> None:
+    one, two = BenchCell(pp=512, tg=128, concurrency=1), BenchCell(pp=512, tg=128, concurrency=8)
+    old = build_cell_run(1, "qwen36", {one: (20.0, 0.4), two: (90.0, 9.0)})
+    new = build_cell_run(2, "qwen36-vllm", {one: (23.2, 0.9), two: (50.0, 9.0)})
+    assert "meanwhile" not in join(render_comparison(compare_benches(old, new)))
+    results = (replace(new.results[0], disturbed=True), replace(new.results[1], throttled=True))
+    doubtful = compare_benches(old, replace(new, results=results))
+    for text in (join(render_comparison(doubtful)), "\n".join(format_comparison_markdown(doubtful))):
+        assert f"B {one}: other clients generated tokens meanwhile" in text
+        assert f"B {two}: the GPU was slowed down" in text
+        assert "A throughout" not in text
+        assert "are not known" not in text
+    assert [line.split(",")[-2:] for line in format_comparison_csv(doubtful)[1:]] == [["", "disturbed"]] * 3 + [
+        ["", "throttled"]
+    ] * 3
+    started_elsewhere = replace(old, setup=replace(old.setup, text=None))
+    text = join(render_comparison(compare_benches(started_elsewhere, new)))
+    assert "the settings of A are not known, as this computer did not start it" in text
 
 
 def test_a_series_keeps_its_place_where_another_has_no_values() -> None:
@@ -114,8 +134,8 @@ def test_what_the_sources_measured_stands_beside_both_runs() -> None:
     assert "B: qwen36-vllm pp512 tg128 c1 generation tok/s 23.2 published 23.3 as published al-engr.com" in lines
     row = "| B: qwen36-vllm | pp512 tg128 @ d4096 c8 | generation tok/s | 50.0 | published 44.7 | +12% | al-engr.com |"
     assert row in format_comparison_markdown(one)
-    assert format_comparison_csv(one)[0].endswith(",a_source,b_source")
-    assert format_comparison_csv(one)[1].endswith(",22.6,23.3")
+    assert format_comparison_csv(one)[0].endswith(",a_source,b_source,a_marks,b_marks")
+    assert format_comparison_csv(one)[1].endswith(",22.6,23.3,,")
 
 
 def test_a_kind_of_text_stands_beside_the_source_s_rows_of_it() -> None:

@@ -13,7 +13,13 @@ from sparkctl.model.node import NodeName
 from sparkctl.model.phase import ExpectedDurations, Phase, PhaseDuration
 from sparkctl.model.text.units import GIB
 from sparkctl.model.verdict import Evidence, FailureCause, Verdict
-from sparkctl.views.history_view import build_history_row, build_operation_sections, render_history, render_sections
+from sparkctl.views.history_view import (
+    build_history_row,
+    build_operation_sections,
+    describe_reason,
+    render_history,
+    render_sections,
+)
 from sparkctl.views.text.styled_text import Span, TextStyle, join_text
 
 SPARK1 = NodeName("spark1")
@@ -78,11 +84,11 @@ def test_a_table_has_one_line_for_each_and_a_second_one_for_the_reason_where_it_
     failed = replace(GOOD, id=8, outcome="failed", why="no\nroom " * 40)
     whole = format_history([failed, GOOD], None)
     assert len(whole) == 3
-    assert whole[1].endswith("no; room no; room no; room")
+    assert whole[1].endswith("  no …"), "history show has the rest"
     narrow = format_history([failed, GOOD], 80)
     assert all(len(line) <= 80 for line in narrow)
     assert narrow[1].endswith("failed   6 min 55 s"), narrow
-    assert narrow[2].startswith("      no; room no; room")
+    assert narrow[2] == "      no …"
     assert len(narrow) == 4
     assert Span("failed", TextStyle.BAD) in render_history([failed, GOOD], 80, has_others=False)[1]
     assert format_history([GOOD], 120) == format_history([GOOD], None)
@@ -90,11 +96,25 @@ def test_a_table_has_one_line_for_each_and_a_second_one_for_the_reason_where_it_
     assert "to see all: sparkctl history" in format_history([], 80, has_others=True)[0]
 
 
+@pytest.mark.parametrize(
+    ("why", "shown"),
+    [
+        ("A 27B model of FP8 needs 1.5 GiB more", "A 27B model of FP8 needs 1.5 GiB more"),
+        ("It was killed (SIGKILL). Nothing in its log says by whom.", "It was killed (SIGKILL) …"),
+        ("too long " * 40, f"{'too long ' * 11}…"),
+    ],
+)
+def test_the_column_why_has_one_short_line_and_the_details_the_rest(why: str, shown: str) -> None:
+    failed = replace(GOOD, outcome="failed", why=why)
+    assert format_history([failed], None)[1].endswith(f"  {shown}")
+    assert f"  {why}" in render_lines(failed)
+
+
 def test_sentences_of_an_end_do_not_run_into_each_other() -> None:
     left = replace(
         GOOD, outcome="interrupted", why="qwen36 goes on: sparkctl up qwen36\nStop it: sparkctl down qwen36.\n"
     )
-    assert format_history([left], None)[1].endswith("qwen36 goes on: sparkctl up qwen36; Stop it: sparkctl down qwen36")
+    assert describe_reason(left) == "qwen36 goes on: sparkctl up qwen36; Stop it: sparkctl down qwen36"
     at = render_lines(left).index("why")
     assert render_lines(left)[at + 1 : at + 3] == [
         "  qwen36 goes on: sparkctl up qwen36",
