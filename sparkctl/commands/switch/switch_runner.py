@@ -84,9 +84,7 @@ class SwitchStepRunner:
                     lambda: interruptible(self._calculate_fits(), "interrupted before the new one was started"),
                 )
                 forward_steps.verify_memory_released(transaction, fits)
-            if (
-                SwitchStep.STARTING in steps
-            ):  # within: a guard that is still starting is waited for there, not cancelled
+            if SwitchStep.STARTING in steps:  # the guard may still be starting, and the start waits for it
                 ended = await self._start_new_instance()
         if ended is not None:
             if ended.outcome in _UNFINISHED_OUTCOMES:
