@@ -364,7 +364,7 @@ class TextPrinter:
                 stderr.print_message(f"          {path}", _VERDICT_INDENT, is_trouble=True)
         if event.outcome is Outcome.READY and not self._has_tunnel:
             self._print_first_request(event.hint)
-        if event.endpoint and not self._has_tunnel:
+        if event.endpoint and event.outcome is Outcome.READY and not self._has_tunnel:
             stdout.print_line(event.endpoint)
 
     def _print_first_request(self, hint: str | None) -> None:

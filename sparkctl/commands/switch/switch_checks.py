@@ -104,7 +104,8 @@ async def run_switch_checks(
         default=0,
     )
     proofs = [f"the image is there{'' if len(launches) == 1 else ', the same on each'}"]
-    proofs += [f"{max(files)} files of weights are complete ({format_gib(weights)})"] if any(files) else []
+    count = f"{most} files of weights are" if (most := max(files)) > 1 else "the file of weights is"
+    proofs += [f"{count} complete ({format_gib(weights)})"] if most else []
     return "; ".join((*proofs, "mounts, port and disk are in order"))
 
 

@@ -187,7 +187,7 @@ def test_the_command_line_and_the_panel_draw_the_same_memory_and_say_the_same_of
     ):
         assert any(line in one for one in lines)
         assert line in panel
-    assert "the containers of minimax-m27 are kept until qwen36 has answered with a token" in panel
+    assert "the containers of minimax-m27 are kept until qwen36 is ready" in panel
     for other in (replace(PLAN, rolls_back=False), replace(PLAN, halves=("minimax-m27",), rolls_back=False)):
         way_back = describe_rollback_window(other)
         assert way_back is not None
