@@ -71,7 +71,7 @@ def test_what_is_missing_comes_with_the_way_to_get_it(change: str, ways: list[st
 
 def test_the_way_to_get_what_is_missing_names_the_profile_as_it_was_typed(tmp_path: Path) -> None:
     file = tmp_path / "out.yaml"
-    file.write_text("schema: 1\nname: llm\nengine: vllm\nimage: made-up/vllm:v1\nmodel: {path: acme/m}\nport: 8010\n")
+    file.write_text("schema: 1\nname: llm\nengine: vllm\nimage: missing/vllm:v1\nmodel: {path: acme/m}\nport: 8010\n")
     ran = run_demo("switch", str(file), "--node", "spark2", scenario="two-stacks")
     assert ran.returncode == 6
     assert f"try: sparkctl pull {file} --node spark2\n" in ran.stderr
