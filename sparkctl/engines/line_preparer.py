@@ -90,6 +90,9 @@ _LEVELS_BY_WORD = {
 } | dict.fromkeys(("CRITICAL", "FATAL"), "CRITICAL")
 
 
+_TRACEBACK_HEADER, _BOXED_HEADER = "Traceback (most recent call last):", "─ Traceback (most recent call last) ─"
+
+
 def find_launcher(line: str) -> re.Match[str] | None:
     """Return what a launcher wrote before another program's record in this line, None if it wrote nothing."""
     return _LAUNCHER.match(line) if " - " in line[:_LAUNCHER_CHARS] else None
@@ -123,8 +126,10 @@ def strip_log_prefix(line: str) -> tuple[str | None, str]:
 
 @lru_cache(_KNOWN_TEXTS)
 def prepare_text(raw: str) -> tuple[str | None, str]:
-    """Return the log level of a line as the log has it, and the line in printable characters without prefixes and header."""
-    return strip_log_prefix(sanitize_line(raw))
+    """Return the log level of a line as the log has it, and the line in printable characters without prefixes and header. The header
+    of a traceback in a box (Rich's) becomes Python's own."""
+    level, line = strip_log_prefix(sanitize_line(raw))
+    return level, _TRACEBACK_HEADER if line.startswith("╭") and _BOXED_HEADER in line else line
 
 
 def split_carriage_returns(raw: str) -> list[str]:

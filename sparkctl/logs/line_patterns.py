@@ -518,6 +518,7 @@ _MAX_MESSAGE_LINES = 3  # between what looked like an exception and the next fra
 _RAISED = lazy_pattern.compile(r"raise (?P<name>(?:[A-Za-z_]\w*+\.)*+[A-Z]\w++)\(")
 _FRAME_INDENTATION = 2
 FRAME_START = 'File "'  # a paste may have lost the indentation before it
+_BOX_STARTS = ("│", "╰")  # what Rich draws around the frames; the exception stands below
 FRAME_PATTERN = lazy_pattern.compile(r"\s*File \"[^\"]+\", line \d+, in ")
 _STRING = lazy_pattern.compile(
     r"""[rRfFbB]{0,2}(?:"(?P<double>(?:[^"\\]|\\.){0,500}+)"|'(?P<single>(?:[^'\\]|\\.){0,500}+)')"""
@@ -630,7 +631,7 @@ class TracebackReader:
             self._open(number, find_own_writer(raw, text), level)
             return False
         if self.is_open:
-            if not text[:1].isspace() and not text.startswith(FRAME_START):
+            if not text[:1].isspace() and not text.startswith((FRAME_START, *_BOX_STARTS)):
                 return self._reads_exception(number, text, raw, level)
             self._read_frame_line(number, text)
         elif FRAME_PATTERN.match(text):  # the excerpt begins within a traceback, or one goes on

@@ -207,8 +207,10 @@ def build_verdict(log: LogAnalyzer, plan: LaunchPlan | None, more: tuple[Evidenc
     contributing = [build_verdict_from_line(seen, plan) for seen in log.contributing_failures[:_MAX_CONTRIBUTING]]
     verdict = build_verdict_from_line(root, plan, (*_list_figures(log, root), *more))
     if root.failure.weight <= FailureWeight.DYING and verdict.remedy.startswith(_LATER_LINES_TEXT):
+        last = log.latest_line if log.is_in_traceback else None
+        where = ", or was cut" if last is None else f" in a traceback, at line {last.number}"
         verdict = replace(
-            verdict, remedy="No later line names the reason: the log breaks off, or was cut. Look at the whole log."
+            verdict, remedy=f"No later line names the reason: the log breaks off{where}. Look at the whole log."
         )
     return replace(
         verdict, remedy=verdict.remedy + _suggest_flag(log, root.failure, plan), contributing=tuple(contributing)

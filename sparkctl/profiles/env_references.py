@@ -113,7 +113,7 @@ def resolve_engine_env(profile: Profile, environ: Mapping[str, str]) -> tuple[tu
 
     Raises `InvalidFile` with every variable that is not set and every invalid line of the file.
     """
-    values = dict(_read_env_file_pairs(profile))
+    values = dict(read_env_file_pairs(profile))
     missing: dict[str, list[str]] = {}
     for name, text in profile.env:
         values[name] = _expand_references(text, environ, missing.setdefault(name, []))
@@ -215,7 +215,8 @@ def _resolve_env_file(profile: Profile, text: str) -> Path:
     return Path(profile.origin).parent / Path(text).expanduser()
 
 
-def _read_env_file_pairs(profile: Profile) -> list[tuple[str, str]]:
+def read_env_file_pairs(profile: Profile) -> list[tuple[str, str]]:
+    """Return what a profile's env_file on this computer sets, empty without one. Raises `InvalidInput`."""
     if profile.env_file is None:
         return []
     path = _resolve_env_file(profile, profile.env_file)

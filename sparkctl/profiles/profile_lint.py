@@ -23,7 +23,7 @@ from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.secrets import find_secret_arguments, find_secret_values, list_secret_spellings, redact
 from sparkctl.model.text.units import format_duration
 from sparkctl.model.verdict import FieldChange
-from sparkctl.profiles.env_references import find_engine_secrets
+from sparkctl.profiles.env_references import find_engine_secrets, read_env_file_pairs
 from sparkctl.profiles.yaml_reader import FileIssue, FilePosition
 
 if TYPE_CHECKING:
@@ -135,10 +135,13 @@ def lint_profile(
     """
     loading = took.get(Phase.LOADING)
     chosen = chosen or engine_flags.choose_catalogue(profile.engine, profile.image, profile.engine_version)
+    variables, unread = _read_env_file(profile)
     if chosen is None:
-        return (*check_traps(profile, None, profile.engine_version, loading), *_check_time_limits(profile, took))
+        traps = check_traps(profile, None, profile.engine_version, loading, variables)
+        return (*traps, *_check_time_limits(profile, took), *unread)
     settings = flag_check.read_flag_settings(profile, chosen.catalogue)
-    traps = (*check_traps(profile, settings, chosen.version, loading), *_check_time_limits(profile, took))
+    traps = check_traps(profile, settings, chosen.version, loading, variables)
+    around = (*traps, *_check_time_limits(profile, took), *unread)
     flags = flag_check.check_flags(
         profile,
         engines.load_engine(profile.engine),
@@ -148,7 +151,20 @@ def lint_profile(
         is_certain=chosen.basis is CatalogueMatch.EXACT,
         version=chosen.version,
     )
-    return _join_same_places(flags, traps)
+    return _join_same_places(flags, around)
+
+
+def _read_env_file(profile: Profile) -> tuple[list[tuple[str, str]], tuple[LintMessage, ...]]:
+    """Return what the profile's env_file sets; where it cannot be read, nothing, and a message that says so."""
+    try:
+        return read_env_file_pairs(profile), ()
+    except InvalidInput as error:
+        message = f"what env_file sets is not checked: {error.message}"
+        where = ("env_file",)
+        unread = LintMessage(
+            kind=LintRule.CONTAINER_SETTING, level=LintSeverity.INFO, where=where, message=message, on_key=False
+        )
+        return [], (unread,)
 
 
 def _check_time_limits(profile: Profile, took: TimeOfPhases) -> Iterator[LintMessage]:

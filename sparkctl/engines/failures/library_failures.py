@@ -1271,8 +1271,8 @@ _OTHER_IMAGE = (
 
 
 def _died_of(names: str, number: int, signal: str) -> str:
-    """Return a pattern for what tells that a signal ended a program: a shell, compose, Python, systemd, MPI, handlers of it, `kubectl
-    describe`, and the engines that look after their processes."""
+    """Return a pattern for what tells that a signal ended a program: a shell, compose, Python, systemd, MPI, torchrun, handlers of
+    it, `kubectl describe`, and the engines that look after their processes."""
     return (
         rf"{SHELL_PREFIX}(?:{names})(?: +\(core dumped\)(?: .*)?| {{2,}}\S.*)?$"
         rf"|^(?:[\w.-]{{1,63}} )?exited with code {128 + number}\b"
@@ -1281,12 +1281,13 @@ def _died_of(names: str, number: int, signal: str) -> str:
         rf"|^\[[\w.-]{{1,64}}:\d{{1,9}}\] Signal: (?:{names}) \({number}\)|\bexited on signal {number} \("
         rf"|^\*\*\* SIG{signal} (?:\(@|received at )"
         rf"|^Exit (?:code: (?:-{number}|{128 + number})|Code: {{4}}{128 + number})\b|\bFailed core proc\(s\): \{{.{{0,200}}': -{number}\b"
+        rf"|^traceback : Signal {number} \(SIG{signal}\)"
     )
 
 
 def _list_needles(number: int, signal: str, *names: str) -> tuple[str, ...]:
     codes = (f"exited with code {128 + number}", *(f"{word}-{number}" for word in ("code ", "code: ", "code", "code:")))
-    exits = (f"Exit code: {128 + number}", f"Exit Code:    {128 + number}", f"': -{number}")
+    exits = (f"Exit code: {128 + number}", f"Exit Code:    {128 + number}", f"': -{number}", f"Signal {number} (")
     return (*names, *codes, *exits, f"status={number}/{signal}", f"signal {number} (", f"SIG{signal} ")
 
 
@@ -1440,6 +1441,14 @@ _PROGRAM_DEATHS = (
 )
 
 CRASH_FAILURES = (
+    failure_rule(
+        r"^(?:(?:asyncio|concurrent\.futures)\.(?:[\w.]{1,20}\.)?)?CancelledError\b",
+        FailureCause.CRASHED,
+        "A task of the program was cancelled: something else failed, or it was told to stop.",
+        "The other errors of the log say why.",
+        needle="CancelledError",
+        weight=FailureWeight.DYING,
+    ),
     failure_rule(
         r"^EOFError$",
         FailureCause.WORKER_LOST,

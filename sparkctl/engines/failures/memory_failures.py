@@ -185,7 +185,8 @@ HOST_MEMORY_FAILURES = (
         r"^(?:[\w.-]{1,63} )?exited with code 137\b|\bsignal: killed\"?$|\bterminated by signal 9\b"
         r"|\b(?:exited|terminated|died|failed) (?:unexpectedly )?(?:with|on) (?:exit |return )?(?:code:? |status )-9\b"
         r"|\bdied with <Signals\.SIGKILL: 9>|: Main process exited, code=killed, status=9/KILL|\bexited on signal 9 \(Killed\)"
-        r"|\bshutdown with signal 9\b|^Exit Code: {4}137\b",
+        r"|\bshutdown with signal 9\b|^Exit Code: {4}137\b"
+        r"|\bfailed \(exitcode: -9\)|^traceback : Signal 9 \(SIGKILL\)",
         FailureCause.KILLED,
         "It was killed (SIGKILL), as the program that started it reports.",
         "Most likely the machine ran out of memory: dmesg -T | grep -i oom on the node shows it. Let the model use less memory, or "
@@ -202,6 +203,7 @@ HOST_MEMORY_FAILURES = (
             "exited on signal 9",
             "shutdown with signal 9",
             "Exit Code:    137",
+            "Signal 9 (SIGKILL)",
         ),
         weight=FailureWeight.DEATH,
     ),

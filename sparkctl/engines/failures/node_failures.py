@@ -229,6 +229,14 @@ _CHECK_LINK = (
 )
 
 RANK_FAILURES = (
+    failure_rule(  # the process's own error has more weight
+        r"\bfailed \(exitcode: (?P<code>\d{1,3})\) local_rank: (?P<rank>\d{1,5}) |^(?:[\w.]{1,120}\.)?ChildFailedError:",
+        FailureCause.WORKER_LOST,
+        "torchrun lost a process[ (local rank {rank}, exit code {code})].",
+        "The lines before this one, or the process's own log, say why it ended.",
+        needle=("failed (exitcode: ", "ChildFailedError:"),
+        weight=FailureWeight.LOST,
+    ),
     failure_rule(
         r"(?P<count>\d{1,9}) Workers? \(tasks / actors\) killed due to memory pressure \(OOM\)(?:.*?IP: (?P<ip>[\w.:]+))?"
         r"|^(?:[\w.]+\.)?OutOfMemoryError: Task was killed due to the node running low on memory"

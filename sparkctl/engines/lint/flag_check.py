@@ -128,9 +128,6 @@ def _check_word(one: ProfileFlag, flag: EngineFlag, word: str, context: LintCont
         is_misspelt = find_closest_match(word, flag.values, _MIN_VALUE_SIMILARITY) is not None
         # another name may be one that a plug-in of the image brings
         yield found if flag.extended_by is None or is_misspelt else replace(found, ends_start=False)
-    elif near := _find_misspelt_parser(flag, word, context):
-        message = f"no {context.title} that sparkctl knows has a {flag.name} {quote_value(word, flag.name)}; did you mean {near}?"
-        yield _build_value_message(LintRule.BAD_CHOICE, one, message, LintSeverity.WARNING)
     elif word in flag.old_values:
         message = f"{flag.name} {quote_value(word, flag.name)} is deprecated in {context}"
         yield _build_value_message(LintRule.DEPRECATED_FLAG, one, message, LintSeverity.WARNING)
@@ -183,8 +180,13 @@ def _check_json_key(
             on_key=one.in_args and deeper is not None,
             flag=one.word,
         )
-    elif isinstance(value, str) and known[key] and value not in known[key] and not has_env_reference(value):
-        message = _describe_bad_choice(f"{flag.name} {key}", key, value, known[key], context)
+    elif (
+        isinstance(value, str)
+        and (values := known[key] or _list_key_values(flag, key, context))
+        and not _is_one_of(value, values, fold=not known[key])
+        and not has_env_reference(value)
+    ):
+        message = _describe_bad_choice(f"{flag.name} {key}", key, value, values, context)
         yield LintMessage(
             kind=LintRule.BAD_CHOICE,
             level=LintSeverity.ERROR,
@@ -195,14 +197,13 @@ def _check_json_key(
         )
 
 
-def _find_misspelt_parser(flag: EngineFlag, word: str, context: LintContext) -> str | None:
-    """Return the parser of another version that is nearly called so; None if the word is one, or nothing is near. The names of this
-    version's parsers may not be known."""
-    if flag.values is not None or not flag.name.endswith("-parser"):
-        return None
-    same = (one.by_name.get(flag.name) for one in context.others)
-    known = {value for other in same if other is not None for value in other.values or ()}
-    return None if word in known else find_closest_match(word, tuple(sorted(known)), _MIN_VALUE_SIMILARITY)
+def _list_key_values(flag: EngineFlag, key: str, context: LintContext) -> tuple[str, ...]:
+    """Return the values that one key of a JSON flag takes beside those of the catalogue; empty if they are not known."""
+    values = context.lore.key_values.get(f"{flag.name}.{key}", ())
+    if not isinstance(values, str):
+        return values
+    same = context.catalogue.by_name.get(values)
+    return () if same is None or not same.values else (*same.values, "auto")
 
 
 def _describe_bad_choice(what: str, name: str, word: str, choices: tuple[str, ...], context: LintContext) -> str:

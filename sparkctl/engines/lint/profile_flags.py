@@ -66,7 +66,7 @@ def _iter_args_flags(profile: Profile) -> Iterator[ProfileFlag]:
 def _iter_command_flags(profile: Profile) -> Iterator[ProfileFlag]:
     command = profile.command or ()
     if (script := find_profile_script(profile)) is not None:
-        for word, values, inline in _iter_flag_words(_skip_launch_words(_split_shell_words(command[script]))):
+        for word, values, inline in _iter_flag_words(_skip_launch_words(split_shell_words(command[script]))):
             yield ProfileFlag(word=word, values=values, where=("command", script), in_args=False, inline=inline)
         return
     skipped = len(command) - len(_skip_launch_words(command))
@@ -107,7 +107,7 @@ def _is_flag(word: str) -> bool:
     return len(word) > 1 and word[0] == "-" and word[1] not in _NUMBER_STARTS and " " not in word.partition("=")[0]
 
 
-def _split_shell_words(script: str) -> tuple[str, ...]:
+def split_shell_words(script: str) -> tuple[str, ...]:
     """Return the words of a script as a shell splits them; none if its quotes do not close."""
     parts = shlex.shlex(script.replace("\\\n", " "), posix=True, punctuation_chars=True)
     parts.whitespace_split = True
@@ -166,12 +166,14 @@ class FlagAdvice:
 
     ``words``: what to do about a flag that this engine lacks. ``not_alike``: those of ``names`` that take another kind
     of value. ``replaceable``: flags whose value a checkpoint's own setting replaces before anything refuses it.
+    ``key_values``: what a key of a JSON flag takes (``--flag.key``), in any case; a text names the flag that takes the same.
     """
 
     names: Mapping[str, str] = field(default_factory=dict)
     words: Mapping[str, str] = field(default_factory=dict)
     not_alike: frozenset[str] = frozenset()
     replaceable: frozenset[str] = frozenset()
+    key_values: Mapping[str, tuple[str, ...] | str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

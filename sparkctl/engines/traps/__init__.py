@@ -29,7 +29,7 @@ _VERSION_BOUND = re.compile(r"(?P<sign>[<>]=?|=)(?P<version>\d+(?:\.\d+)*)")
 _VERSION_PARTS = re.compile(r"\d+")
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
 _PATTERN_GROUP = re.compile(r"\(\?P<(\w+)>")
-_SAID_BY_PROFILE = frozenset({"name", "value"})
+_SAID_BY_PROFILE = frozenset({"name", "value", "missing", "mounts"})
 _SAID_BY_LOG = frozenset({"gpu_trace", "gpu_report"})
 
 
@@ -47,10 +47,30 @@ class NodeVersion:
     unless: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class EngineCache:
+    """A folder of compiled kernels in a container whose user is root. ``moved_by``: the variables that put it elsewhere."""
+
+    path: str
+    moved_by: tuple[str, ...]
+
+    @property
+    def tail(self) -> str:
+        """Its path below any home."""
+        return self.path.removeprefix("/root")
+
+    @property
+    def mount(self) -> str:
+        """What keeps it."""
+        home = f"~{self.tail}" if self.tail != self.path else f"~/.cache/{self.path.rpartition('/')[2]}"
+        return f"{home}:{self.path}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trap:
     """``engines``: empty for all. ``versions``: bounds such as ``>=0.19,<0.20``, None for all. ``when``: what a profile that
-    has this trap holds, by subject; ``unless``: what saves it. ``setting``: the ``field=value`` that avoids it.
+    has this trap holds, by subject; ``unless``: what saves it; ``caches``: of these folders one at least dies with the container.
+    ``setting``: the ``field=value`` that avoids it.
     ``node``: what a node that has this trap reports, None if a node does not show it.
     """
 
@@ -63,6 +83,7 @@ class Trap:
     log: tuple[Mapping[str, Any], ...]
     when: Mapping[str, str]
     unless: Mapping[str, str]
+    caches: tuple[EngineCache, ...]
     level: str
     rule: str
     setting: str | None
@@ -133,6 +154,7 @@ def read_traps(file: Path) -> Iterator[Trap]:
             log=tuple(logs),
             when=check.get("when", {}),
             unless=check.get("unless", {}),
+            caches=tuple(EngineCache(path, tuple(names)) for path, names in check.get("caches", {}).items()),
             level=check.get("level", "warning"),
             rule=check.get("rule", "known-trap"),
             setting=check.get("set"),
@@ -146,7 +168,7 @@ _LOG_KEYS = frozenset(
     {"needle", "pattern", "cause", "field", "value", "change", "fatal", "weight", "exception", "at_any_level"}
     | {"meaning", "remedy"}
 )
-_CHECK_KEYS = frozenset({"when", "unless", "level", "rule", "set"})
+_CHECK_KEYS = frozenset({"when", "unless", "caches", "level", "rule", "set"})
 _NODE_KEYS = frozenset(one.name for one in fields(NodeVersion))
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from sparkctl.engines import load_engine
-from sparkctl.engines.engine_flags import FlagArity
+from sparkctl.engines.engine_flags import FlagArity, find_profile_script
 from sparkctl.engines.lint import FieldPath, LintMessage, LintRule, LintSeverity
 from sparkctl.engines.lint.profile_flags import (
     FlagSettings,
@@ -14,8 +14,9 @@ from sparkctl.engines.lint.profile_flags import (
     parse_json_value,
     parse_size_number,
     quote_value,
+    split_shell_words,
 )
-from sparkctl.engines.traps import is_version_within, load_traps, shorten_source
+from sparkctl.engines.traps import EngineCache, is_version_within, load_traps, shorten_source
 from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.profile import Profile
 from sparkctl.model.text.units import parse_size
@@ -26,25 +27,36 @@ _BELOW_USUAL = "<usual"  # seconds, fewer than such a start takes
 
 
 def check_traps(
-    profile: Profile, settings: FlagSettings | None, version: str | None, usual: float | None
+    profile: Profile,
+    settings: FlagSettings | None,
+    version: str | None,
+    usual: float | None,
+    file_variables: Sequence[tuple[str, str]] = (),
 ) -> Iterator[LintMessage]:
     """Yield a message for each known trap that a profile's own settings show.
 
     ``settings``: its flags, None for an engine without a catalogue; ``version``: the engine's, None if it is not known: then
     no trap of certain versions is named. ``usual``: seconds that such a start takes, None: what the profile expects.
+    ``file_variables``: what its ``env_file`` sets.
     """
 
     usual = profile.start.expected if usual is None else usual
+    variables = _collect_variables(profile, file_variables)
     for trap in load_traps():
         if not trap.when or not trap.concerns_engine(profile.engine):
             continue
         if trap.versions is not None and (version is None or not is_version_within(version, trap.versions)):
             continue
-        met = (_find_sight(subject, test, usual, profile, settings) for subject, test in trap.when.items())
+        met = (_find_sight(subject, test, usual, profile, settings, variables) for subject, test in trap.when.items())
         sights = [sight for sight in met if sight is not None]
         if len(sights) < len(trap.when):
             continue
-        if any(_find_sight(subject, test, usual, profile, settings) for subject, test in trap.unless.items()):
+        if any(
+            _find_sight(subject, test, usual, profile, settings, variables) for subject, test in trap.unless.items()
+        ):
+            continue
+        missing = [one for one in trap.caches if not _is_kept(one, profile, variables)]
+        if trap.caches and not missing:
             continue
         first = sights[0]
         value = _quote_text(first.texts[0], next(iter(trap.when))) if first.texts else ""
@@ -53,9 +65,15 @@ def check_traps(
             kind=LintRule(trap.rule),
             level=LintSeverity(trap.level),
             where=first.where,
-            message=text.replace("{name}", str(first.where[-1])).replace("{value}", value),
+            message=text.replace("{name}", first.name or str(first.where[-1]))
+            .replace("{value}", value)
+            .replace("{missing}", _join_words([one.path for one in missing]))
+            .replace("{mounts}", _join_words([one.mount for one in missing])),
             on_key=first.is_on_key,
-            setting=None if trap.setting is None else _spell_as_given(trap.setting, settings),
+            setting=None
+            if trap.setting is None
+            or (first.name and first.where[0] == "command")  # a script's own word is the last one
+            else _spell_as_given(trap.setting, settings),
         )
 
 
@@ -78,26 +96,71 @@ class _Sight:
     texts: tuple[str, ...]
     where: FieldPath
     is_on_key: bool = False
+    name: str = ""  # of a variable
+
+
+# By name: the value that the engine gets, and where it is set.
+_Variables = Mapping[str, tuple[str, FieldPath]]
+_ASSIGNMENT = re.compile(r"(?P<name>[A-Z_][A-Z0-9_]*)=(?P<value>.*)", re.DOTALL)
+
+
+def _collect_variables(profile: Profile, file_variables: Sequence[tuple[str, str]]) -> _Variables:
+    """Return the environment of the engine: of the file, of the profile, which overrides it, and of its own command (a script, or
+    ``env``), which overrides both."""
+    found: dict[str, tuple[str, FieldPath]] = {name: (value, ("env_file",)) for name, value in file_variables}
+    found |= {name: (value, ("env", name)) for name, value in profile.env}
+    command = profile.command or ()
+    script = find_profile_script(profile)
+    words: Sequence[str] = () if script is None else split_shell_words(command[script])
+    if script is None and command and "env" in (command[0].rpartition("/")[2], profile.container.entrypoint):
+        words = command
+    for word in words:
+        if (given := _ASSIGNMENT.fullmatch(word)) is not None:
+            found[given["name"]] = given["value"], ("command",) if script is None else ("command", script)
+    return found
+
+
+def _is_kept(cache: EngineCache, profile: Profile, variables: _Variables) -> bool:
+    """Tell whether what an engine compiles outlives the container: in a mount that may be written, or where a variable puts it."""
+    if any(variables.get(name, ("",))[0] for name in cache.moved_by):
+        return True
+    for text in profile.mounts:
+        _, target, *options = text.split(":")
+        place = f"{target.rstrip('/')}/"
+        if options == ["ro"]:
+            continue
+        # a part of it, too: vLLM's torch_compile_cache; a home that is not root's has the same folders
+        if place.startswith(cache.path + "/") or (cache.path + "/").startswith(place) or f"{cache.tail}/" in place:
+            return True
+        is_home = place.startswith("/home/") and place.count("/") == 3
+        if is_home or (cache.tail.startswith("/.cache/") and place.endswith("/.cache/")):
+            return True
+    return False
+
+
+def _join_words(words: Sequence[str]) -> str:
+    return " and ".join(filter(None, (", ".join(words[:-1]), words[-1]))) if words else ""
 
 
 def _find_sight(
-    subject: str, test: str, usual: float | None, profile: Profile, settings: FlagSettings | None
+    subject: str, test: str, usual: float | None, profile: Profile, settings: FlagSettings | None, variables: _Variables
 ) -> _Sight | None:
     """Return what the profile says of a subject if it meets the test, else None. Of several, with ``|`` between, any may meet it;
     for ``unset`` and ``!`` the first of which the profile says something decides.
     """
-    sights = [_look_up_one(one, profile, settings) for one in subject.split("|")]
+    sights = [_look_up_one(one, profile, settings, variables) for one in subject.split("|")]
     if test == _UNSET or test.startswith(_NOT):
         sights = [next((sight for sight in sights if sight.texts), sights[0])]
     return next((sight for sight in sights if _meets(sight, test, usual)), None)
 
 
-def _look_up_one(subject: str, profile: Profile, settings: FlagSettings | None) -> _Sight:
+def _look_up_one(subject: str, profile: Profile, settings: FlagSettings | None, variables: _Variables) -> _Sight:
     if subject.startswith("-"):
         return _look_up_flag(subject, profile, settings)
     head, _, name = subject.partition(".")
     if head == "env":
-        return _Sight(tuple(value for key, value in profile.env if key == name)[-1:], ("env", name))
+        value, where = variables.get(name, (None, ("env", name)))
+        return _Sight(() if value is None else (value,), where, name=name)
     if head == "container":
         return _look_up_container(name, profile)
     if head == "mounts":
@@ -119,9 +182,29 @@ def _look_up_one(subject: str, profile: Profile, settings: FlagSettings | None) 
     return _Sight((value,), (head,))
 
 
+_SHM_TMPFS = re.compile(r"/dev/shm/?(?::(?P<options>.*))?")  # noqa: S108  in the container
+_TMPFS_SIZE = re.compile(r"(?:^|,)size=([^,]+)")
+_LOCAL_PUBLISH = re.compile(r"(?:127\.[\d.]+|\[?::1\]?):.*")
+
+
+def _is_reached_on_node_alone(profile: Profile) -> bool:
+    """Tell whether the container has a network of its own and publishes nothing beyond the node."""
+    box = profile.container
+    published = [value for key, value in box.options if key == "publish"]
+    has_own_network = box.network != "host" and (box.network is not None or bool(published))
+    return has_own_network and all(map(_LOCAL_PUBLISH.fullmatch, published))
+
+
 def _look_up_container(name: str, profile: Profile) -> _Sight:
     box = profile.container
     head, _, option = name.partition(".")
+    if head == "reach":
+        return _Sight(("node",) if _is_reached_on_node_alone(profile) else (), ("container",))
+    # a file system of memory there takes the place of Docker's own, without a size it is half of the memory
+    over = [found for key, value in box.options if key == "tmpfs" and (found := _SHM_TMPFS.fullmatch(value))]
+    if head == "shm_size" and over:
+        sizes = tuple(size for found in over for size in _TMPFS_SIZE.findall(found["options"] or ""))
+        return _Sight(sizes, ("container", "options"), is_on_key=True)
     if head == "options":
         return _Sight(
             tuple(value for key, value in box.options if key == option), ("container", "options"), is_on_key=True

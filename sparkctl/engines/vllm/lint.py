@@ -55,6 +55,11 @@ FLAG_ADVICE = FlagAdvice(
     not_alike=frozenset({"--mem-fraction-static", "--chunked-prefill-size"}),
     # ModelConfig._verify_quantization, 0.19 to 0.33: an NVFP4 checkpoint of ModelOpt makes modelopt_fp4 of every value
     replaceable=frozenset({"--quantization"}),
+    key_values={
+        # CUDAGraphMode, 0.19 to 0.33
+        "--compilation-config.cudagraph_mode": ("NONE", "PIECEWISE", "FULL", "FULL_DECODE_ONLY", "FULL_AND_PIECEWISE"),
+        "--attention-config.backend": "--attention-backend",
+    },
 )
 _SHARE_FLAG, _SPECULATION_FLAG = "--gpu-memory-utilization", "--speculative-config"
 _HIDDEN_STATE_METHODS = ("eagle", "eagle3", "dflash", "mtp")  # they read the target's layers

@@ -130,6 +130,9 @@ def add_mount(draft: ProfileDraft, source: str, target: str, read_only: bool, ke
     draft.ledger.add_mapped(key, "mounts", text)
 
 
+_TMPFS_OPTIONS = ("tmpfs-size", "tmpfs-mode")
+
+
 def _apply_mount_flag(draft: ProfileDraft, text: str, key: str) -> None:
     """``--mount type=bind,source=/a,target=/b,readonly``."""
     pairs = [part.partition("=")[::2] for part in text.split(",")]
@@ -138,7 +141,10 @@ def _apply_mount_flag(draft: ProfileDraft, text: str, key: str) -> None:
     target = keys.get("target", keys.get("destination", keys.get("dst", "")))
     kind = keys.get("type", "volume")
     if kind == "tmpfs" and target:
-        _apply_option(draft, "tmpfs", target, key)
+        options = [f"{name.removeprefix('tmpfs-')}={value}" for name, value in pairs if name in _TMPFS_OPTIONS]
+        _apply_option(draft, "tmpfs", ":".join(filter(None, (target, ",".join(options)))), key)
+        if lost := [name for name in keys if name not in (*_TMPFS_OPTIONS, "type", "target", "destination", "dst")]:
+            draft.ledger.add_unsupported(f"{key} ({','.join(lost)})", "container.options: tmpfs has only size and mode")
         return
     if kind not in ("bind", "volume") or not source:
         draft.ledger.add_unsupported(key, f"a mount of type {kind} without a source is not for a profile")

@@ -16,6 +16,7 @@ taken from its own enumerations where they can be imported; what could not be is
 from __future__ import annotations
 
 import argparse
+import ast
 import contextlib
 import dataclasses
 import importlib
@@ -429,11 +430,30 @@ def _literals(kind: object) -> Iterator[str]:
 
 
 def _wanted(module: str, name: str) -> Iterator[typing.Any]:
-    """Yield a name of a module, or nothing and say so."""
+    """Yield a name of a module, or nothing and say so. A table is read from the source of one that cannot be imported."""
     try:
         yield getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError) as error:
-        print(f"left out: {module}.{name}: {error}", file=sys.stderr)
+    except (ImportError, AttributeError, TypeError) as error:
+        if table := read_table(module, name):
+            yield table
+        else:
+            print(f"left out: {module}.{name}: {error}", file=sys.stderr)
+
+
+def read_table(module: str, name: str) -> list[str]:
+    """Return the keys of a table that a package writes out in its ``__init__``, without importing it; empty if it has none."""
+    for folder in map(Path, sys.path):
+        source = folder.joinpath(*module.split("."), "__init__.py")
+        if not source.is_file():
+            continue
+        for line in ast.parse(source.read_text("utf-8")).body:
+            if (
+                isinstance(line, ast.Assign)
+                and isinstance(line.value, ast.Dict)
+                and ast.unparse(line.targets[0]) == name
+            ):
+                return [str(ast.literal_eval(key)) for key in line.value.keys if key is not None]
+    return []
 
 
 class _Base:

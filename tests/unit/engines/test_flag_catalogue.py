@@ -61,3 +61,11 @@ def test_they_are_read_when_one_is_asked_for() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "['flags-0.19.1.json']"
+
+
+@pytest.mark.parametrize("engine", ["sglang", "vllm"])
+def test_each_version_names_its_parsers(engine: str) -> None:
+    for version in engine_flags.list_versions(engine):
+        flags = engine_flags.load_catalogue(engine, version).by_name
+        for flag in (flags["--tool-call-parser"], flags["--reasoning-parser"]):
+            assert len(flag.values or flag.choices or ()) > 15, (version, flag.name)

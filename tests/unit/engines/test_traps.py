@@ -48,7 +48,7 @@ def lint_case(tmp_path: Path, engine: str, image: str, model: str, fields: str) 
 
 def find_trap_lines(trap: Trap, lines: list[str]) -> list[str]:
     """Return the lines that say what this trap means."""
-    begins = re.sub(r"\\{(?:value|name)\\}", ".*", re.escape(trap.meaning))
+    begins = re.sub(r"\\{\w+\\}", ".*", re.escape(trap.meaning))
     return [line for line in lines if re.search(begins, line)]
 
 
@@ -152,6 +152,39 @@ def test_a_profile_without_the_trap_is_left_alone(
     tmp_path: Path, name: str, engine: str, image: str, model: str, fields: str
 ) -> None:
     assert find_trap_lines(TRAPS[name], lint_case(tmp_path, engine, image, model, fields)) == []
+
+
+@pytest.mark.parametrize(
+    ("mounts", "missing"),
+    [
+        (["~/.t:/root/.triton"], "/root/.cache/vllm and /root/.cache/flashinfer"),
+        (["~/.cache/vllm:/data/foo"], "/root/.cache/vllm, /root/.cache/flashinfer and /root/.triton"),
+        (["vol:/root/.cache/vllm:ro"], "/root/.cache/vllm, /root/.cache/flashinfer and /root/.triton"),
+        (["vol:/root/.cache/vllm", "~/.triton:/root/.triton"], "/root/.cache/flashinfer"),
+    ],
+)
+def test_each_cache_that_dies_with_the_container_is_named(tmp_path: Path, mounts: list[str], missing: str) -> None:
+    (line,) = find_trap_lines(
+        TRAPS["jit-caches-vllm"], lint_case(tmp_path, "vllm", "x/vllm:0.19.1", "/m", f"mounts: {mounts}")
+    )
+    assert f"first start into {missing} dies" in line
+    for path in missing.replace(" and ", ", ").split(", "):
+        assert f"~{path.removeprefix('/root')}:{path}" in line
+
+
+def test_what_an_env_file_sets_is_checked(tmp_path: Path) -> None:
+    (tmp_path / "my.env").write_text("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True\nNCCL_IB_GID_INDEX=3\n")
+    lines = lint_case(tmp_path, "vllm", "x/vllm:0.19.1", "/m", "env_file: my.env")
+    (line,) = find_trap_lines(TRAPS["expandable-segments"], lines)
+    assert "PYTORCH_CUDA_ALLOC_CONF with expandable_segments" in line
+    assert find_trap_lines(TRAPS["pinned-gid"], lines)
+    assert not find_trap_lines(
+        TRAPS["pinned-gid"],
+        lint_case(tmp_path, "vllm", "x/vllm:0.19.1", "/m", "env_file: my.env\nenv: {NCCL_IB_GID_INDEX: ''}"),
+    )
+    (tmp_path / "my.env").unlink()
+    lines = lint_case(tmp_path, "vllm", "x/vllm:0.19.1", "/m", "env_file: my.env")
+    assert [line for line in lines if "what env_file sets is not checked: " in line and "No such file" in line]
 
 
 def test_nobody_is_warned_of_a_quiet_profile(tmp_path: Path) -> None:

@@ -719,6 +719,18 @@ PROGRAM_DEATHS = [
     ("vllm.service: Main process exited, code=killed, status=9/KILL", FailureCause.KILLED),
     ("vllm.service: Main process exited, code=exited, status=1/FAILURE", FailureCause.CRASHED),
     ("      Reason:       OOMKilled", FailureCause.HOST_OOM_KILL),
+    (
+        "E1120 10:00:00.123000 11 torch/distributed/elastic/multiprocessing/api.py:874] failed (exitcode: -9) local_rank: 0 (pid: 11) of "
+        "binary: /usr/bin/python",
+        FailureCause.KILLED,
+    ),
+    (
+        "E1120 10:00:00.123000 11 torch/distributed/elastic/multiprocessing/api.py:874] failed (exitcode: 1) local_rank: 0 (pid: 11) of "
+        "binary: /usr/bin/python",
+        FailureCause.WORKER_LOST,
+    ),
+    ("  traceback : Signal 9 (SIGKILL) received by PID 11", FailureCause.KILLED),
+    ("  traceback : Signal 11 (SIGSEGV) received by PID 11", FailureCause.CRASHED),
     ("      Exit Code:    134", FailureCause.CRASHED),
     ("      Exit Code:    137", FailureCause.KILLED),
     ("      Exit Code:    1", FailureCause.CRASHED),
@@ -741,6 +753,34 @@ def test_what_a_program_says_at_its_death_is_a_proof_whichever_engine_runs(head:
             line
         )
         assert diagnose_bytes("".join(f"{one}\n" for one in (*head, line)).encode()).verdict == verdict
+
+
+def test_torchrun_tells_of_a_process_on_the_line_that_says_how_it_ended() -> None:
+    head = (
+        "Traceback (most recent call last):",
+        '  File "/usr/local/bin/torchrun", line 8, in <module>',
+        "    sys.exit(main())",
+    )
+    error = "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: "
+    found = diagnose_lines(*head, error, "=" * 60, "train.py FAILED", "-" * 60, "[0]:", "  exitcode  : -9 (pid: 11)",
+                           "  traceback : Signal 9 (SIGKILL) received by PID 11", "=" * 60)  # fmt: skip
+    assert found.verdict is not None
+    assert (found.verdict.cause, found.verdict.evidence[0].line) == (FailureCause.KILLED, 10)
+
+
+def test_where_a_log_breaks_off_in_the_traceback_that_names_the_reason_it_says_so() -> None:
+    frames = ('  File "/x/scheduler.py", line 2683, in run_scheduler_process', "    scheduler.event_loop_normal()")
+    found = diagnose_lines(*SGLANG[:2], DYING, *frames)
+    assert found.verdict is not None
+    assert "breaks off in a traceback, at line 5" in found.verdict.remedy
+    assert (
+        diagnose_bytes("".join(f"{one}\n" for one in (*SGLANG[:2], DYING, *frames)).encode()).verdict == found.verdict
+    )
+    announced = diagnose_lines(
+        *VLLM[:2], "(EngineCore pid=9) ERROR 05-01 10:05:00 [core.py:710] EngineCore failed to start."
+    )
+    assert announced.verdict is not None
+    assert "breaks off, or was cut" in announced.verdict.remedy
 
 
 @pytest.mark.parametrize(

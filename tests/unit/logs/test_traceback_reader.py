@@ -150,6 +150,43 @@ def test_of_exceptions_one_during_the_other_the_last_counts_of_a_cause_the_first
     assert [one.cause for one in verdict.contributing] == contributing
 
 
+def test_of_a_group_a_cancellation_is_not_the_root() -> None:
+    verdict = diagnose(
+        "  + Exception Group Traceback (most recent call last):\n"
+        '  |   File "/x/a.py", line 3, in main\n'
+        "  | ExceptionGroup: two (2 sub-exceptions)\n"
+        "  +-+---------------- 1 ----------------\n"
+        "    | Traceback (most recent call last):\n"
+        '    |   File "/x/a.py", line 9, in load\n'
+        "    | asyncio.exceptions.CancelledError: cancelled\n"
+        "    +---------------- 2 ----------------\n"
+        "    | Traceback (most recent call last):\n"
+        '    |   File "/x/a.py", line 9, in load\n'
+        "    | flux.DeepDown: valve 7\n"
+        "    +------------------------------------\n"
+    )
+    assert verdict is not None
+    assert verdict.evidence[0].text == "flux.DeepDown: valve 7"
+
+
+@pytest.mark.parametrize("exception", ["BudgetExceeded: budget 3, wanted 4", "ValueError: x"])
+def test_the_exception_below_a_box_of_rich_is_read_whatever_its_class(exception: str) -> None:
+    box = (
+        f"╭{'─' * 20} Traceback (most recent call last) {'─' * 20}╮",
+        *(f"│ /usr/lib/python3.12/x{at}.py:10 in main{' ' * 30}│" for at in range(30)),
+        f"│ ❱ 10     go(){' ' * 50}│",
+        f"╰{'─' * 75}╯",
+    )
+    start = ("INFO 11-20 10:00:01 [__init__.py:220] Automatically detected platform cuda.",)
+    lines = (*start, *box, exception)
+    verdict = diagnose("\n".join(lines))
+    assert verdict is not None
+    assert verdict.evidence[0].text == exception
+    reading = LogDiagnoser()
+    reading.feed_block("".join(f"{line}\n" for line in lines).encode())
+    assert reading.build_diagnosis().verdict == verdict
+
+
 def test_a_group_in_a_group_is_proved_by_its_leaf() -> None:
     verdict = diagnose(
         "  + Exception Group Traceback (most recent call last):\n"

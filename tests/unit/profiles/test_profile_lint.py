@@ -31,7 +31,7 @@ DFLASH = (
 
 def is_of_catalogue(line: str) -> bool:
     """Tell whether a line is a known trap's: tests/unit/engines/test_traps.py has those."""
-    return any(one.when and max(one.meaning.split("{value}"), key=len) in line for one in load_traps())
+    return any(one.when and max(re.split(r"\{\w+\}", one.meaning), key=len) in line for one in load_traps())
 
 
 def lint_profile_text(tmp_path: Path, text: str, version: str | None = None) -> list[str]:
@@ -401,8 +401,15 @@ def test_an_image_bump_tells_what_it_breaks(tmp_path: Path) -> None:
         ("vllm:0.19.1", "served-model-name: [[/models/Qwen3.5-35B-A3B-FP8, b]]", None),
         # github.com/vllm-project/recipes/issues/51: KeyError
         ("vllm:0.19.1", "tool-call-parser: opanai", "error[bad-choice]: --tool-call-parser of vLLM 0.19.1 does not take `opanai`"),
-        # whose parsers the catalogue does not name
-        ("vllm:0.33.0", "tool-call-parser: opanai", "warning[bad-choice]: no vLLM that sparkctl knows has a --tool-call-parser `opanai`"),
+        ("vllm:0.33.0", "tool-call-parser: zzz", "error[bad-choice]: --tool-call-parser of vLLM 0.33.0 does not take `zzz`"),
+        ("vllm:0.33.0", "reasoning-parser: zzz", "error[bad-choice]: --reasoning-parser of vLLM 0.33.0 does not take `zzz`"),
+        ("vllm:0.33.0", "reasoning-parser: beam", None),
+        ("vllm:0.33.0", "compilation-config: {cudagraph_mode: FROB}", "error[bad-choice]: --compilation-config cudagraph_mode of vLLM"),
+        ("vllm:0.33.0", "compilation-config.cudagraph_mode: FROB", "error[bad-choice]: --compilation-config cudagraph_mode of vLLM"),
+        ("vllm:0.19.1", "compilation-config: {cudagraph_mode: full_and_piecewise}", None),
+        ("vllm:0.33.0", "attention-config: {backend: FROB}", "error[bad-choice]: --attention-config backend of vLLM 0.33.0 does not take"),
+        ("vllm:0.33.0", "attention-config: {backend: flashinfer}", None),
+        ("vllm:0.33.0", "attention-config: {backend: auto}", None),
         ("vllm:0.19.1", "enable-auto-tool-choice: true\n  tool-call-parser: mine\n  tool-parser-plugin: /p.py", None),
         ("vllm:0.32.0", "reasoning-parser: qwen33", "error[bad-choice]: --reasoning-parser of vLLM 0.32.0 does not take `qwen33`"),
         # github.com/vllm-project/vllm/issues/50708, on a Spark: max_num_scheduled_tokens is set to -1792

@@ -195,3 +195,15 @@ def test_it_runs_alone_against_an_installed_engine(tmp_path: Path) -> None:
     assert (data["engine"], data["version"], data["underscores"]) == ("sglang", "0.9.9", False)
     assert data["flags"]["--tp-size"] == {"type": "int"}
     assert data["flags"]["--speculative-algorithm"] == {"values": ["EAGLE", "NEXTN"], "fold_case": True}
+
+
+def test_a_table_is_read_from_a_package_that_cannot_be_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "broken" / "inner"
+    package.mkdir(parents=True)
+    (tmp_path / "broken" / "__init__.py").write_text("")
+    (package / "__init__.py").write_text("import nothing_like_it\n\nTABLE = {'b': ('f', 'C'), 'a': ('f', 'D')}\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert list(flags._wanted("broken.inner", "TABLE")) == [["b", "a"]]
+    assert list(flags._wanted("broken.inner", "OTHER")) == []
