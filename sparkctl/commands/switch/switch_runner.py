@@ -250,6 +250,12 @@ class SwitchStepRunner:
         if ended is not None and ended.verdict is not None:
             late = ended.outcome is Outcome.TIMED_OUT
             return f"{name} was not ready in time" if late else f"{name} did not start"
+        if (
+            ended is not None
+            and ended.outcome is Outcome.UNPROVED
+            and ended.instance == self.transaction.journal.instance
+        ):
+            return f"{name} was up, not proved: {ended.proof}"
         text = why.message if why is not None else ended.message if ended is not None else None
         return f"{name} was not started" + (f": {text}" if text else "")
 
