@@ -54,7 +54,8 @@ _COMMON_LETTERS = " etaoinsrldcumpfg"  # of English log lines: a gram of others 
 _CPP_MESSAGE = "what(): "  # of an exception that ended a program in C++; indented
 _DRIVER_MESSAGE = "NVRM: "  # the next line of a message of the GPU's driver in the kernel's log; indented
 _TABLE_ROWS = ("Warning  ", "Reason:  ", "Exit Code:  ", "traceback : Signal ")  # of `kubectl describe`, and torchrun
-_MESSAGE_STARTS = (_CPP_MESSAGE, _DRIVER_MESSAGE, "ptxas ", *_TABLE_ROWS)
+_STATE_KEYS = ('"OOMKilled":', '"ExitCode":')  # of `docker inspect`
+_MESSAGE_STARTS = (_CPP_MESSAGE, _DRIVER_MESSAGE, "ptxas ", *_TABLE_ROWS, *_STATE_KEYS)
 _MAX_KNOWN_LINES = 4096
 _MAX_PREFIXES = 8  # of the last lines: all rules look at one line, then at the next
 _NOT_KNOWN = LineSignal()
@@ -329,8 +330,8 @@ def version_facts(package: str) -> tuple[FactRule, ...]:
         fact_rule(  # `pip show`, two lines
             f"Name: {package} Version: ", rf"Version: {number}", EngineFactName.ENGINE_VERSION, is_guess=True
         ),
-        fact_rule(  # `pip list`
-            f"{package}  ", rf"^{package} {{2,80}}{number}\s*$", EngineFactName.ENGINE_VERSION, is_guess=True
+        fact_rule(  # `pip list`, or alone
+            f"{package} ", rf"^{package} {{1,80}}{number}\s*$", EngineFactName.ENGINE_VERSION, is_guess=True
         ),
         fact_rule(
             f"Requirement already satisfied: {package}",

@@ -38,6 +38,7 @@ from sparkctl.logs.line_patterns import (
     LOGGING_ERROR,
     PACKAGE_NAME,
     PACKAGE_VERSION,
+    PRINTED_VERSION,
     QUOTED_WORDS,
     REFUSED_REQUEST,
     RELOADS,
@@ -49,6 +50,7 @@ from sparkctl.logs.line_patterns import (
     STOP_REQUESTS,
     TRACEBACK_HEADER,
     TRACEBACK_STARTS,
+    VERSION_PRINT,
     LogTime,
     TracebackReader,
     find_own_writer,
@@ -133,7 +135,9 @@ class EvidenceLine:
     lines before it that showed the engine at work, its progress, and generated tokens; ``ordinary``: see `LogAnalyzer`. ``raw``: the
     line's beginning as the log
     has it; ``is_of_request``: it stands in the traceback of a request that failed; ``is_handled``: an exception that was handled
-    when another one came up, ``is_context``: and its cause is known; ``is_uncaught``: nothing caught this exception, so its program ended."""
+    when another one came up, ``is_context``: and its cause is known; ``is_uncaught``: nothing caught this exception, so its program ended.
+    ``answered`` counts the requests that were answered before it; ``is_refused``: the next request after it was refused, so it may be of
+    that request alone."""
 
     number: int
     text: str
@@ -148,6 +152,8 @@ class EvidenceLine:
     is_handled: bool = False
     is_context: bool = False
     is_uncaught: bool = False
+    answered: int = 0
+    is_refused: bool = False
 
 
 def _may_end_program(seen: EvidenceLine) -> bool:
@@ -208,7 +214,8 @@ class LineContent:
     """What a line says, whatever stands around it. ``text``: as the engines read it; ``plain``: without the frame of an
     ``ExceptionGroup``; ``level``: its own; ``is_answer``: the code that answers a single request wrote it;
     ``is_request_error``: the server says that a request failed, or its logging that a record did; ``is_usage``: a client used
-    the engine; ``has_served``: it had been ready before this line; ``is_plain``: it is none of these, and no failure: facts and
+    the engine; ``has_served``: it had been ready before this line; ``is_version``: the version of what the line before
+    it names; ``is_plain``: it is none of these, and no failure: facts and
     progress, as most lines of a start.
     """
 
@@ -230,6 +237,7 @@ class LineContent:
     tries_again: bool
     is_done: bool
     is_plain: bool
+    is_version: bool
     signal: LineSignal | None
 
 
@@ -314,6 +322,8 @@ _MAX_REPORTED_DURATIONS = 64
 SURVIVED_LINES, _SURVIVED_LINES_FATAL = 3, 50
 # Lines with generated tokens since: a dying engine's front end prints at most one, for the seconds before.
 _SURVIVED_TOKEN_LINES = 2
+# Requests that it answered after one that it refused: those of an engine that ends are all refused, but for a stream that had begun.
+_SURVIVED_ANSWERS = 2
 # Ordinary lines after a failure of a program that went on, and after one that ends it (its parts may load to their end before it
 # does), and how many such lines count as much as one record of a log: what is posted with a failure has some text after it, but
 # hardly any records.
@@ -328,6 +338,7 @@ _MIN_TEXT_CHARS = 20  # by which the end of the prefixes is found
 _CAUSE = lazy_pattern.compile(r"(?: {2,}|\t) {0,20}(?:\d{1,3}: {1,4})?(?P<what>\S.{0,2000})")
 _MINUTE_HEADER = lazy_pattern.compile(r"\[\d{4}-\d\d-\d\d \d\d:\d\d\] ")  # ComfyUI's
 _ANSWERED = lazy_pattern.compile(r"HTTP/[\d.]{1,4}\" 2\d\d\b")  # an access line
+_REFUSED = lazy_pattern.compile(r"\"POST /v\d/\S{1,200} HTTP/[\d.]{1,4}\" [45]\d\d\b")
 _PORT, _NUMBER = lazy_pattern.compile(r":(\d{2,5})\b"), lazy_pattern.compile(r"\b\d{2,5}\b")
 _MAX_PORTS = 64
 _MAX_CHAIN_LINES = 6  # lines from one exception to the next traceback of the same error
@@ -400,6 +411,7 @@ class LogAnalyzer:
     stopped: EvidenceLine | None = None  # the first line of a requested stop
     _life: int = 0
     _made: int = 0
+    _answered: int = 0
     _ordinary: int = 0
     _lived_at: int = 0  # the last line of an engine at work
     _opened_at: int | None = None  # the first line since then of a traceback or a usage message
@@ -750,6 +762,9 @@ class LogAnalyzer:
             same = [one.failure for one in self.failures if one.life == seen.life and one.number < seen.number]
             if same and all(one is not None and one.cause in STARTUP_ONLY_CAUSES for one in same):
                 return True
+        served_on = seen.is_refused and self._answered - seen.answered >= _SURVIVED_ANSWERS
+        if self.whole and served_on and not has_consequences(seen, self.failures):
+            return True  # what a request was refused for, and only that
         if failure.fatal:
             if since >= _SURVIVED_LINES_FATAL:
                 return True
@@ -823,7 +838,7 @@ class LogAnalyzer:
         if content.is_turning_point and text.rstrip() == CAUSES_HEADER and not self._traceback.is_open:
             self._causes = [] if self._latest is None else [self._latest[0]]
             return
-        before = self.latest_line if text.startswith(PACKAGE_VERSION) else None
+        before = self.latest_line if content.is_version else None
         self._latest = line.number, text
         if self.phase is Phase.STARTING:
             self._change_phase(Phase.LOADING, None, line)
@@ -850,6 +865,8 @@ class LogAnalyzer:
         signal = self._hold_versions(content.signal)
         if before is not None and before.text.startswith(PACKAGE_NAME):
             signal = self._classify_line(f"{before.text} {text}")
+        elif before is not None and (printed := VERSION_PRINT.search(before.text)) is not None:
+            signal = self._classify_line(f"{printed['name']}: {text}")
         is_answer = content.is_answer or (self._is_request_traceback and is_exception)
         if signal is not None and signal.failure is not None:
             is_late = is_answer and (self.was_ready or self._life > 0)
@@ -874,7 +891,7 @@ class LogAnalyzer:
         if signal is not None:
             self._apply_signal(signal, line, text)
         elif content.is_error:
-            self.last_error = self._note_error(line, text)
+            self.last_error = self._note_error(line, text, self.last_error)
         elif not is_exception and not traceback.is_open and not content.is_standstill:
             self._count_ordinary_line(line, content)
         if content.level in ERROR_LEVELS:
@@ -937,6 +954,8 @@ class LogAnalyzer:
 
     def _note_work(self, line: LogLine, content: LineContent) -> None:
         """Note a line of an engine at work, or a request that a server answered."""
+        if content.is_request and self.failures:
+            self._note_answer(content)
         self._note_activity(line.number)
         if self.is_unknown and self.failures and _ANSWERED.search(content.text):
             self._drop_failures(lambda failure, _: failure.cause is FailureCause.PORT_IN_USE)
@@ -953,6 +972,15 @@ class LogAnalyzer:
             and self._makes_tokens(content.text)
         ):
             self._made += 1
+
+    def _note_answer(self, content: LineContent) -> None:
+        """Note whether a request after a failure was answered or refused; of health checks a dying server answers some, too."""
+        if content.is_usage:
+            self._answered += 1
+        elif _REFUSED.search(content.text):
+            for at, seen in enumerate(self.failures):
+                if seen.serving and seen.number > self._lived_at:
+                    self.failures[at] = replace(seen, is_refused=True)
 
     def _note_exception(self, line: LogLine, text: str, signal: LineSignal | None) -> LineSignal:
         """Note the last line of a traceback; return what it says."""
@@ -1180,9 +1208,12 @@ class LogAnalyzer:
             and TRACEBACK_HEADER not in text
             and (signal is None or signal.failure is None)
         ):
-            self._level_error = self._note_error(line, text)
+            self._level_error = self._note_error(line, text, self._level_error)
 
-    def _note_error(self, line: LogLine, text: str) -> EvidenceLine:
+    def _note_error(self, line: LogLine, text: str, before: EvidenceLine | None) -> EvidenceLine:
+        """Return an error of which no rule knows more; the one right ``before`` it, if this only says that the program ends."""
+        if before is not None and line.number - before.number == 1 and says_it_ends(text) and ": " not in text:
+            return before
         return EvidenceLine(
             number=line.number, text=sanitize_line(text), moves=self._moves, raw=line.text[:_MAX_HEAD_CHARS]
         )
@@ -1321,6 +1352,7 @@ class LogAnalyzer:
                 life=self._life,
                 moves=self._moves,
                 made=self._made,
+                answered=self._answered,
                 ordinary=self._ordinary,
                 raw=line.text[:_MAX_HEAD_CHARS],
                 is_of_request=self._is_request_traceback,
@@ -1390,6 +1422,7 @@ def _read_content(engine: Engine, raw: str, text: str) -> LineContent | None:
         (is_turning_point, is_serving, answered, has_served, is_answer, is_request_error, is_standstill,
          may_be_traceback, is_error, may_be_duration, tries_again, is_done)
     )  # fmt: skip
+    is_version = text.startswith(PACKAGE_VERSION) or PRINTED_VERSION.match(text) is not None
     is_failure = level in ERROR_LEVELS or (signal is not None and signal.failure is not None)
     return LineContent(
         text=text,
@@ -1409,7 +1442,8 @@ def _read_content(engine: Engine, raw: str, text: str) -> LineContent | None:
         listens=says_it_listens(plain),
         tries_again=tries_again,
         is_done=is_done,
-        is_plain=not is_special and not is_failure and not text.startswith(PACKAGE_VERSION),
+        is_plain=not is_special and not is_failure and not is_version,
+        is_version=is_version,
         signal=signal,
     )
 

@@ -29,6 +29,7 @@ from sparkctl.logs.line_patterns import (
     LOGGING_ERROR,
     MODEL_CONFIG_READ,
     PACKAGE_VERSION,
+    PRINTED_VERSION,
     RELOADS,
     SELF_KILLS,
     SHUTDOWN_PHRASES,
@@ -158,7 +159,7 @@ class EffectTable:
             return LineEffect.MATTERS
         if looks_like_error(line) and not is_below_error(level):
             return LineEffect.MATTERS
-        if says_it_tries_again(line) or says_it_listens(line) or says_it_is_done(line):
+        if PRINTED_VERSION.match(line) or says_it_tries_again(line) or says_it_listens(line) or says_it_is_done(line):
             return LineEffect.MATTERS
         if self._engine.classify_line(line) is not None or self._engine.depends_on_digits(line, shape):
             return LineEffect.MATTERS

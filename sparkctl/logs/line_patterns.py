@@ -109,6 +109,9 @@ _BROKEN_CONNECTION = lazy_pattern.compile(r"Exception in callback _\w{1,40}Trans
 # Python's logging, before the traceback of a record that could not be written: the program goes on, always.
 LOGGING_ERROR = "--- Logging error ---"
 PACKAGE_NAME, PACKAGE_VERSION = "Name: ", "Version: "  # the first two lines of `pip show`: they are read as one
+# What a shell or Python shows on two lines: the command that prints a version, and the version.
+VERSION_PRINT = lazy_pattern.compile(r"(?P<name>\w{1,40}\.__version__)\)?[\"']?\s*$")
+PRINTED_VERSION = lazy_pattern.compile(r"\d{1,4}\.\d{1,4}\.\d[\w.+-]{0,60}\s*$")
 # Rust's, above the causes of an error: each on an indented line of its own, the innermost last.
 CAUSES_HEADER = "Caused by:"
 TRACEBACK_STARTS = ("Traceback (most recent call last)", "usage: ")
@@ -144,7 +147,8 @@ _SOURCE_CODE_PREFIXES = (
 _GOES_ON_PATTERN = lazy_pattern.compile(
     # the last two: ComfyUI goes on without a module that it cannot import, and after a prompt for which memory ran out
     r"(?P<again>\b[Ff](?:alls? ?back|alling back|allen back)|\b[Rr]etrying\b|^Cannot import .{1,300} module for custom nodes: "
-    r"|^Got an OOM, unloading all loaded models)"
+    r"|^Got an OOM, unloading all loaded models"
+    r"|\b[Aa]ttempt \d{1,3}(?: of \d{1,3}|/\d{1,3})? succeeded|\bsucceeded (?:on|at|after) attempt \d)"
     r"|(?P<weak>, using \w)|[Uu]sing \w{1,40} instead|[Uu]sing internal "
     r"|[.,] [Uu]sing (?:the )?default\b|, ignor(?:ed|ing)\b| - skipping$|Skipping tactic |NCCL INFO"
 )
@@ -152,6 +156,7 @@ _GOES_ON_PATTERN = lazy_pattern.compile(
 _GOES_ON_WORDS = (
     "back",
     "etrying",
+    "ttempt ",
     "for custom nodes: ",
     "sing ",
     ", ignor",
@@ -204,7 +209,7 @@ _FALLS_BACK = ("all back", "alls back", "alling back", "allen back", "allback", 
 
 def says_it_tries_again(text: str) -> bool:
     """Tell whether a program says in this line that it goes on in another way, or once more, after what it said before."""
-    may_go_on = "etrying" in text or "for custom nodes" in text or "Got an OOM, " in text
+    may_go_on = "etrying" in text or "for custom nodes" in text or "Got an OOM, " in text or "ttempt " in text
     if not may_go_on and not ("back" in text and any(words in text for words in _FALLS_BACK)):
         return False
     found = _GOES_ON_PATTERN.search(text)

@@ -42,7 +42,10 @@ _REFUSED_REMEDY = (
 _LABEL_COLUMNS = 10  # width of the label column
 _MIN_PART_SECONDS = 0.05  # seconds; shorter parts are not listed
 _COUNT_FACTS = (EngineFactName.KV_CACHE_TOKENS, EngineFactName.CONTEXT_LENGTH, EngineFactName.MAX_CONCURRENCY)
-_ARGUMENT_PATTERN = re.compile(r"\bargs\.(?P<name>[A-Za-z][\w-]*)(?:: (?P<value>\d[\d.]*(?<!\.)|[A-Z]{2,}|mp)\b)?")
+# A value, not the words of a sentence that goes on after the colon; one typed as a bare flag is true in a profile.
+_ARGUMENT_PATTERN = re.compile(
+    r"\bargs\.(?P<name>[A-Za-z][\w-]*)(?:: (?:true|(?P<value>\d[\d.]*(?<!\.)|[A-Z]{2,}|mp|on|off|none|chatml|[a-z]\w*_\w+))\b)?"
+)
 
 
 def format_diagnosis(found: LogDiagnosis, title: Callable[[str], str], instance: str | None) -> list[str]:

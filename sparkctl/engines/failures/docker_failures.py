@@ -98,7 +98,7 @@ DOCKER_FAILURES = (
         weight=FailureWeight.LIKELY,
     ),
     failure_rule(
-        r"^[Rr]eason: {1,20}OOMKilled|(?<!\.)\bOOMKilled\b(?!=| *[:=] *[Ff]alse)",
+        r"^[Rr]eason: {1,20}OOMKilled|(?<!\.)\bOOMKilled\b(?![\"']? ?[:=])",
         FailureCause.HOST_OOM_KILL,
         "The kernel killed it for memory, by the word of Kubernetes (OOMKilled): it reached its limit, or the node had none left.",
         "Raise or remove resources.limits.memory of the pod; `dmesg` on the node tells whether the node itself ran out.",

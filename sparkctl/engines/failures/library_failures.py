@@ -14,10 +14,11 @@ from collections.abc import Mapping
 
 from sparkctl.engines.base import Failure, FailureWeight
 from sparkctl.engines.failures.docker_failures import GPUS_REMEDY
-from sparkctl.engines.failures.memory_failures import SHELL_PREFIX
+from sparkctl.engines.failures.memory_failures import SHELL_PREFIX, exit_code_needles, tells_exit_code
 from sparkctl.engines.failures.model_file_failures import JSON_FAULT
 from sparkctl.engines.log_rules import EXCEPTION_PREFIX, EXCEPTION_WITHOUT_ERROR, MatchGroups, failure_rule
 from sparkctl.model.engine_metrics import EngineFactName
+from sparkctl.model.text.units import format_size
 from sparkctl.model.verdict import ChangeDirection, FailureCause
 from sparkctl.node import load_kernel_table
 
@@ -34,6 +35,11 @@ _PLACEHOLDER = re.compile(r"\b(?:your|YOUR|my|MY)_\w|<[A-Za-z][\w -]{0,40}>|/pat
 def _describe_shared_memory_limit(groups: MatchGroups) -> MatchGroups:
     """Return whose limit it is, if the line's figure is a GB10's."""
     return {"whose": "a GB10's 99 KiB"} if groups.get("limit") == str(_GB10_SHARED_MEMORY) else {}
+
+
+def _format_bytes_left(groups: MatchGroups) -> MatchGroups:
+    """Return with a unit what the line gives in bytes."""
+    return {"left": format_size(int(groups["bytes"]))} if "bytes" in groups else {}
 
 
 def _quote_advice(groups: MatchGroups) -> MatchGroups:
@@ -205,12 +211,24 @@ KERNEL_FAILURES = (
         on="image",
     ),
     failure_rule(
-        r"(?P<what>\b(?:CUDNN|CUBLAS|CUSPARSE|CUSOLVER|CUFFT)_STATUS_(?:NOT_SUPPORTED_)?ARCH_MISMATCH)",
+        r"(?P<what>\b(?:CUDNN|CUBLAS|CUSPARSE|CUSOLVER|CUFFT)_STATUS_(?:NOT_SUPPORTED_)?ARCH_MISMATCH|^KeyError: '(?:sm_?|compute_)12[01][af]?'$"
+        r"|^KeyError: \(12, [01]\)$)",
         FailureCause.KERNEL_UNSUPPORTED,
-        "A CUDA library in the image has no kernel for this GPU (a GB10 is sm_121): {what}",
+        "A library in the image does not know this GPU, or has no kernel for it (a GB10 is sm_121): {what}",
         "Take an image with a newer CUDA and cuDNN (CUDA 13), or choose another backend for it.",
-        needle="_ARCH_MISMATCH",
+        needle=("_ARCH_MISMATCH", "KeyError: '", "KeyError: (12, "),
         on="image",
+    ),
+    failure_rule(
+        r"(?P<what>\bCUBLAS_STATUS_NOT_SUPPORTED|\b[Nn]o (?:valid )?execution plans (?:built|support the graph))",
+        FailureCause.KERNEL_UNSUPPORTED,
+        "A CUDA library in the image has no kernel for these number types and sizes on this GPU: {what}",
+        "Choose another backend for it (attention, MoE, FP4 or FP8), take a model in another number format, or an image with a newer CUDA and "
+        "cuDNN (CUDA 13).",
+        needle=("CUBLAS_STATUS_NOT_SUPPORTED", "o execution plans ", "o valid execution plans "),
+        exception=True,
+        on="image",
+        weight=FailureWeight.LIKELY,
     ),
     failure_rule(
         r"(?:requires?|needs?) (?:at least )?(?P<wants>\d{1,7} ?(?:[KM]i?B|bytes)?) of (?:dynamic |static )?shared memory"
@@ -224,7 +242,7 @@ KERNEL_FAILURES = (
     ),
     failure_rule(
         r"(?P<what>[\w .'-]{0,80}(?:not (?:available|supported|implemented)|unavailable|unsupported) (?:on this (?:GPU )?arch(?:itecture)?\b"
-        r"(?: \(sm_?\d{2,3}\w?\))?|(?:for|in) this (?:GPU )?arch(?:itecture)? \(sm_?\d{2,3}\w?\)))",
+        r"(?: \(sm_?\d{2,3}\w?\))?|(?:for|in) this (?:GPU )?arch(?:itecture)? \((?:sm_?\d{2,3}\w?|\d{1,2}(?:, |\.)\d)\)))",
         FailureCause.KERNEL_UNSUPPORTED,
         "A GPU kernel was not made for this GPU (a GB10 is sm_121): {what}",
         _OTHER_BACKEND,
@@ -266,7 +284,7 @@ KERNEL_FAILURES = (
     ),
     failure_rule(
         r"(?P<what>No supported CUDA architectures found[^.]*|[Oo]nly supports? (?:SM|sm_?)\d+\w*[^.]{0,80}"
-        r"|(?:requires?|needs?|supported only on|is only supported on) (?:an? )?(?:GPUs? (?:with |of )?)?"
+        r"|(?:requires?|needs?|wants?|supported only on|is only supported on) (?:an? )?(?:GPUs? (?:with |of )?)?"
         r"(?:SM ?|sm_?|compute capability )(?:>=? ?)?(?:[789]|1[0-9])[\d.]*\w*[^.]{0,80}"
         r"|[\w ./-]{0,60}(?:not |un)supported (?:on|for|by) (?:(?:this|your|the current) GPU"
         r"|(?:device with )?(?:SM ?|sm_?|compute capability )\d[\d.]{0,6}\w?)"
@@ -289,6 +307,7 @@ KERNEL_FAILURES = (
             "kernel",
             "no valid",
             "need",
+            "want",
             "nly support",
             "rch conditional MMA instruction used without targeting appropriate compute capability",
             "require",
@@ -301,12 +320,13 @@ KERNEL_FAILURES = (
     ),
     # A check of the GPU's own architecture: DeepGEMM's 'arch_major == 9 or arch_major == 10', CUTLASS's `arch >= 90`.
     failure_rule(
-        r"ssertion(?: error | failed| `|Error: ).{0,300}?['\"` (](?P<what>[\w.>-]{0,30}?(?:arch|sm|cc|capability)(?:_?(?:major|minor|version))?"
+        r"(?:ssertion(?: error | failed| `|Error: )|Check failed: ).{0,300}?['\"` (]"
+        r"(?P<what>[\w.>-]{0,30}?(?:arch|sm|cc|capability)(?:_?(?:major|minor|version))?"
         r"(?:\(\)|\[0\]){0,2} ?(?:==|>=|<=|<|>|in) ?[(\[]?\d[^'`\"]{0,80})",
         FailureCause.KERNEL_UNSUPPORTED,
         "A kernel was not made for this GPU (a GB10 is sm_121): it asks for {what}",
         f"{_OTHER_BACKEND} DeepGEMM is off with env.VLLM_USE_DEEP_GEMM: 0 (SGLang: env.SGLANG_ENABLE_JIT_DEEPGEMM: 0).",
-        needle=("ssertion error ", "ssertion failed", "ssertion `", "ssertionError: "),
+        needle=("ssertion error ", "ssertion failed", "ssertion `", "ssertionError: ", "Check failed: "),
         on="image",
     ),
 )
@@ -477,11 +497,12 @@ def _keep_remedy(failure: Failure, _: Mapping[EngineFactName, str]) -> Failure:
 
 _XID_SOURCE = "docs.nvidia.com/deploy/xid-errors"
 # How programs begin what CUDA told them: "CUDA error 9 at x.cu:1: ", "Failed: Cuda error x.cuh:453 '", "CUDA driver error in f(): ".
-_CUDA_SAYS = r"(?:(?:CUDA|Cuda|cuda|ROCm|HIP|MUSA)(?: [Dd]river| [Rr]untime| API)? [Ee]rror\b|Triton Error \[\w{2,8}\]:).{0,300}?"
+_CUDA_SAYS = r"(?:(?:CUDA|Cuda|cuda|ROCm|HIP|MUSA)(?: [Dd]river| [Rr]untime| API)? [Ee]rror\b|Triton Error \[\w{2,8}\]:|GPUassert:).{0,300}?"
 # The names of CUDA's own errors: cudaGetErrorString, and the driver's CUresult.
 _CUDA_CALL_FAILURES = (
     failure_rule(
-        rf"{_CUDA_SAYS}(?P<what>no kernel image is available|device kernel image is invalid|invalid device function)"
+        rf"{_CUDA_SAYS}(?P<what>no kernel image is available|device kernel image is invalid|invalid device function"
+        r"|cudaError(?:NoKernelImageForDevice|InvalidKernelImage|InvalidDeviceFunction)\b)"
         r"|CUDA_ERROR_(?P<name>NO_BINARY_FOR_GPU|INVALID_IMAGE|INVALID_SOURCE)\b|HSA_STATUS_ERROR_(?P<isa>INVALID_ISA)\b"
         r"|hipError(?P<hip>NoBinaryForGpu|InvalidImage|InvalidDeviceFunction|InvalidKernelFile|SharedObject\w{1,20})\b"
         r"|(?P<blas>TensileLibrary\.dat: .{0,40}for GPU arch ?: ?\w+)",
@@ -492,6 +513,7 @@ _CUDA_CALL_FAILURES = (
             "no kernel image is available",
             "device kernel image is invalid",
             "invalid device function",
+            *("cudaErrorNoKernelImage", "cudaErrorInvalidKernelImage", "cudaErrorInvalidDeviceFunction"),
             "CUDA_ERROR_NO_BINARY",
             "CUDA_ERROR_INVALID_",
             "hipErrorNoBinary",
@@ -546,14 +568,17 @@ _CUDA_CALL_FAILURES = (
         rf"{_CUDA_SAYS}\b(?P<what>an illegal [\w ]{{1,40}}|misaligned address|unspecified launch failure|device-side assert triggered"
         r"|invalid (?:configuration argument|program counter|resource handle|address space)|hardware stack error"
         r"|too many resources requested for launch|the launch timed out|resource already mapped"
-        r"|the operation cannot be performed in the present state)"
+        r"|the operation cannot be performed in the present state"
+        r"|cudaError(?:Illegal\w{1,20}|MisalignedAddress|Launch(?:Failure|Timeout|OutOfResources)|Assert|HardwareStackError)\b)"
+        r"|^(?P<bare>an illegal memory access was encountered|misaligned address|unspecified launch failure|device-side assert triggered)"
+        r" \w{1,60}(?:::\w{1,60}){0,4}\(.{0,200}$"
         r"|CUDA_ERROR_(?P<name>ILLEGAL_\w{1,20}|LAUNCH_\w{1,30}|MISALIGNED_ADDRESS|ASSERT|HARDWARE_STACK_ERROR)\b"
         r"|(?P<other>hipError(?:Illegal\w{1,20}|Launch\w{1,20}|Assert)|HSA_STATUS_ERROR_(?:EXCEPTION|ILLEGAL_INSTRUCTION"
         r"|MEMORY_(?:APERTURE_VIOLATION|FAULT))|(?:UR_RESULT|ZE_RESULT|PI)_ERROR_DEVICE_LOST|VK_ERROR_DEVICE_LOST|ErrorDeviceLost)\b"
         r"|(?P<neuron>NRT_EXEC_\w{2,40}|Failed to execute the model status=\d{1,5} message=\S.{0,120})"
         r"|(?P<npu>(?:ACL [\w ]{1,60} failed, |NPU function error: .{1,120}?, )error code(?: is |: ?)5070\d\d)\b",
         FailureCause.GPU_FAULT,
-        "A GPU kernel failed while it ran ([{what}][{name}][{other}][{neuron}][{npu}]); nothing here says which.",
+        "A GPU kernel failed while it ran ([{what}][{bare}][{name}][{other}][{neuron}][{npu}]); nothing here says which.",
         _GPU_FAULT_REMEDY,
         needle=(
             "an illegal ",
@@ -568,6 +593,7 @@ _CUDA_CALL_FAILURES = (
             "too many resources requested",
             "the launch timed out",
             *("resource already mapped", "cannot be performed in the present state"),
+            *("cudaErrorIllegal", "cudaErrorMisaligned", "cudaErrorLaunch", "cudaErrorAssert", "cudaErrorHardware"),
             "CUDA_ERROR_",
             "hipError",
             "HSA_STATUS_ERROR_",
@@ -591,7 +617,7 @@ _KERNEL_NEEDLES = {
     ),
     "pcie": (": AER: ", ": PCIe Bus Error: ", ": DPC: containment event"),
     "network-card": ("mlx5_core ", "(mlx5_core)"),
-    "hardware": ("[Hardware Error]: event severity: ",),
+    "hardware": ("[Hardware Error]: event severity: ", "EDAC "),
     "rdma-memory": ("mlx5_", "infiniband", "ib_umem", "ibv_reg_mr"),
     "disk": ("nvme ", "(sct 0x", ", dev ", " on dev "),
     "thermal": ("ritical temperature reached",),
@@ -725,7 +751,7 @@ GPU_FAULTS = (
     ),
     failure_rule(
         r"(?P<what>device-side assert triggered|Failed to encode tensor map: 7\d\d"
-        r"|CUBLAS_STATUS_(?:EXECUTION_FAILED|INTERNAL_ERROR|INVALID_VALUE|NOT_SUPPORTED|MAPPING_ERROR)|unspecified launch failure"
+        r"|CUBLAS_STATUS_(?:EXECUTION_FAILED|INTERNAL_ERROR|INVALID_VALUE|MAPPING_ERROR)|unspecified launch failure"
         r"|CUDNN_STATUS_INTERNAL_ERROR|an illegal memory access|(?:CUDA|HIP|ROCm|MUSA) error: invalid argument|Cuda Runtime \((?:misaligned|invalid"
         r"|an illegal)[\w ]{0,40}\)"
         r"|misaligned address|cudaErrorIllegalAddress|cudaErrorLaunchFailure"
@@ -992,7 +1018,8 @@ MEMORY_WORDS = (
     ),
     failure_rule(
         r"Executor creation failed due to insufficient GPU memory|There is not enough GPU video memory available"
-        r"|CUBLAS_STATUS_(?:ALLOC_FAILED|NOT_INITIALIZED)|^(?:CUDA|HIP) (?:[Ee]rror|failure 2): out of memory|\bcuda failed with error 2\b",
+        r"|CUBLAS_STATUS_(?:ALLOC_FAILED|NOT_INITIALIZED)|^(?:(?:CUDA|HIP) (?:[Ee]rror|failure 2)|GPUassert): out of memory"
+        r"|^CUDA error at \S{1,300} code=2\(cudaErrorMemoryAllocation\)|\bcuda failed with error 2\b",
         FailureCause.CUDA_OUT_OF_MEMORY,
         "CUDA could not allocate memory.",
         "Take a smaller share of the memory for the KV cache, a smaller context or batch, or a smaller model; stop what else "
@@ -1000,6 +1027,7 @@ MEMORY_WORDS = (
         needle=(
             "CUBLAS_STATUS_",
             ": out of memory",
+            "code=2(cudaErrorMemoryAllocation)",
             "cuda failed with error 2",
             "Executor creation failed due to insufficient GPU memory",
             "not enough GPU video memory",
@@ -1156,12 +1184,13 @@ DISTRIBUTED_FAILURES = (
         weight=FailureWeight.DEATH,
     ),
     failure_rule(
-        # It fails only for objects that do not fit into memory: of one that may have room for them, this is a warning.
-        r"(?P<path>/\S{1,200}) is over (?P<share>\d+)% full, available space: (?P<left>\d+(?![\d.])|\d\.\d+ GB)",
+        # It fails only for objects that do not fit into memory: where there is a gigabyte for them, this is a warning.
+        r"(?P<path>/\S{1,200}) is over (?P<share>\d+)% full, available space: (?:(?P<bytes>\d{1,9})(?=;|$)|(?P<left>0\.\d+ GB))",
         FailureCause.DISK_FULL,
         "{path} is full ({share} %, {left} left).",
         "Free space there; if it is in the container's /tmp or /dev/shm, raise container.shm_size or mount a directory.",
         needle="% full",
+        worked_out=_format_bytes_left,
         on="container.shm_size",
         weight=FailureWeight.LIKELY,
     ),
@@ -1275,7 +1304,7 @@ def _died_of(names: str, number: int, signal: str) -> str:
     it, `kubectl describe`, and the engines that look after their processes."""
     return (
         rf"{SHELL_PREFIX}(?:{names})(?: +\(core dumped\)(?: .*)?| {{2,}}\S.*)?$"
-        rf"|^(?:[\w.-]{{1,63}} )?exited with code {128 + number}\b"
+        rf"|^(?:[\w.-]{{1,63}} )?exited with code {128 + number}\b|{tells_exit_code(128 + number)}"
         rf"|\b(?:died|exited|crashed|terminated|ended|failed)\b.{{0,60}}\b[Ee]xit ?code:? ?-{number}\b"
         rf"|: Main process exited, code=(?:killed|dumped), status={number}/{signal}\b"
         rf"|^\[[\w.-]{{1,64}}:\d{{1,9}}\] Signal: (?:{names}) \({number}\)|\bexited on signal {number} \("
@@ -1288,7 +1317,15 @@ def _died_of(names: str, number: int, signal: str) -> str:
 def _list_needles(number: int, signal: str, *names: str) -> tuple[str, ...]:
     codes = (f"exited with code {128 + number}", *(f"{word}-{number}" for word in ("code ", "code: ", "code", "code:")))
     exits = (f"Exit code: {128 + number}", f"Exit Code:    {128 + number}", f"': -{number}", f"Signal {number} (")
-    return (*names, *codes, *exits, f"status={number}/{signal}", f"signal {number} (", f"SIG{signal} ")
+    return (
+        *names,
+        *codes,
+        *exits,
+        *exit_code_needles(128 + number),
+        f"status={number}/{signal}",
+        f"signal {number} (",
+        f"SIG{signal} ",
+    )
 
 
 # Since Rust 1.73 the message stands on the line after the place; before, it was quoted.
@@ -1602,8 +1639,8 @@ CRASH_FAILURES = (
         change=ChangeDirection.REMOVE,
     ),
     failure_rule(
-        r"(?:^|[ (:])(?:ModuleNotFoundError|python[\d.]*): No module named '?(?P<name>sglang|vllm|tensorrt_llm)'?(?=\)|\s*$)",
-        FailureCause.BAD_VALUE,
+        r"(?:^|[ (:/])(?:ModuleNotFoundError|python[\d.]*): No module named '?(?P<name>sglang|vllm|tensorrt_llm)'?(?=\)|\s*$)",
+        FailureCause.BROKEN_IMAGE,
         "The image does not hold {name}.",
         "Correct image or engine.",
         needle="No module named",

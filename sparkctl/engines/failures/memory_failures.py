@@ -138,6 +138,17 @@ SHELL_PREFIX = r"^(?:(?:/\S{0,200}/)?(?:ba|da|z)?sh: {1,4}|\S{1,200}: {1,4}(?=li
 # A kernel log says it in its own time stamps; a line of an engine never begins so.
 _KERNEL_LOG_PREFIX = r"^(?:<\d+>|[a-z]{2,8} {0,3}:[a-z]{2,8} {0,3}: )?(?:\[[^\]]{1,40}\] ?|(?:[\w:.+ -]{0,60} )?kernel: (?:\[[ \d.]+\] )?)?"
 
+
+def tells_exit_code(code: int) -> str:
+    """Return a pattern for what `docker inspect` and `docker ps -a` tell of a container that ended."""
+    return rf'"ExitCode": ?{code}\b|\bExited \({code}\) .{{1,30}} ago\b'
+
+
+def exit_code_needles(code: int) -> tuple[str, ...]:
+    """Return what such a line contains."""
+    return f'"ExitCode": {code}', f'"ExitCode":{code}', f"Exited ({code})"
+
+
 HOST_MEMORY_FAILURES = (
     # accelerate, and transformers for quantized models
     failure_rule(
@@ -173,6 +184,16 @@ HOST_MEMORY_FAILURES = (
         weight=FailureWeight.EXCEPTION,
     ),
     failure_rule(
+        r"(?<!\.)\bOOMKilled[\"']? ?[:=] ?[Tt]rue\b",
+        FailureCause.HOST_OOM_KILL,
+        "The kernel killed a process of the container for memory, by the word of Docker (OOMKilled): it reached the container's limit, or the "
+        "node had none left.",
+        "Raise or remove the container's memory limit (container.options.memory), which does not count GPU memory on a Spark. Without one, the "
+        "node itself ran out (`dmesg` there tells): let the model use less memory, or stop what else holds it.",
+        needle="OOMKilled",
+        at_any_level=True,
+    ),
+    failure_rule(
         rf"{SHELL_PREFIX}Killed(?: {{2,}}\S.*)?$|{EXCEPTION_PREFIX}DataLoader worker \(pid \d{{1,9}}\) is killed by signal: Killed",
         FailureCause.KILLED,
         "It was killed (SIGKILL), as the shell or its parent reports.",
@@ -182,6 +203,7 @@ HOST_MEMORY_FAILURES = (
         weight=FailureWeight.DEATH,
     ),
     failure_rule(
+        rf"{tells_exit_code(137)}|"
         r"^(?:[\w.-]{1,63} )?exited with code 137\b|\bsignal: killed\"?$|\bterminated by signal 9\b"
         r"|\b(?:exited|terminated|died|failed) (?:unexpectedly )?(?:with|on) (?:exit |return )?(?:code:? |status )-9\b"
         r"|\bdied with <Signals\.SIGKILL: 9>|: Main process exited, code=killed, status=9/KILL|\bexited on signal 9 \(Killed\)"
@@ -193,6 +215,7 @@ HOST_MEMORY_FAILURES = (
         "stop what else holds memory there.",
         needle=(
             "exited with code 137",
+            *exit_code_needles(137),
             "signal: killed",
             "terminated by signal 9",
             "ode -9",

@@ -153,7 +153,7 @@ _FILE_SYSTEM_FAILURES = (
         r"^(?:ERROR:\s+|[\w.]*Error: )?\[Errno 99\].{0,200}?(?:on address \((?P<address>[^)]{1,60})\)|[Cc]annot assign requested address)",
         FailureCause.BAD_VALUE,
         "The server was told to listen on an address that this machine does not have[: {address}].",
-        "Correct args.host: 0.0.0.0 is every address.",
+        "Set args.host: 0.0.0.0, which is every address, or one that this machine has.",
         needle="[Errno 99]",
         on="args.host",
         fatal=True,
@@ -185,7 +185,8 @@ _FILE_SYSTEM_FAILURES = (
         r"|^(?:\w{1,20}: )?Failed to bind to address (?P<bare>\S{1,80})"
         r"|\[Errno 10048\] error while attempting to bind|: bind: (?:address already in use|Only one usage of each socket address)"
         r"|^(?:\w{1,40}(?:\(\))?:? ){0,3}(?:bind|listen)\w{0,3}(?:\(\))?:? (?:failed|error)?:? ?[Aa]ddress already in use"
-        r"|failed to bind host port for (?P<host>\S+?):?(?= |$)|Bind for (?P<bind>\S+) failed: port is already allocated"
+        r"|failed to bind host port (?:for )?(?P<host>\S+?)(?:/\w{3,4})?(?:$|:? address already in use)"
+        r"|Bind for (?P<bind>\S+) failed: port is already allocated"
         r"|Ports are not available: exposing port \w+ (?P<exposed>\S+)|kind: AddrInUse\b|Socket '(?P<socket>[^']{1,80})' already in use"
         rf"|{EXCEPTION_PREFIX}.{{0,80}}\b[Pp]ort:? (?P<port>\d{{1,5}}) (?:is |was )?(?:already (?:in use|used|taken|bound)|not available|unavailable)"
         rf"|{EXCEPTION_PREFIX}port\w{{0,20}} at (?P<base>\d{{1,5}}) is not available in "
@@ -211,7 +212,7 @@ _FILE_SYSTEM_FAILURES = (
             "ddress already in use",
             "Only one usage of each socket address",
             "failed to listen on any local network address",
-            "failed to bind host port for",
+            "failed to bind host port ",
             "Ports are not available: exposing port ",
         ),
         on="port",

@@ -235,7 +235,7 @@ class SglangEngine(Engine):
         r"|(?:Init torch distributed|Init parallel|Load weight|Capture \w+(?: \w+)* graph) (?:begin|end)"
         r"|^(?:usage: )?(?:sglang(?: serve)?|launch_server\.py)(?: \[-h\]|: error: )|sglang/launch_server|^\[sgl_kernel\]"
         r"|^== SGLang ==",
-        hints=("/sglang/", "sglang.", "sglang::", "sgl_kernel", "sgl-kernel"),
+        hints=("/sglang/", "sglang.", "Collecting sglang", "sglang 0.", "sglang::", "sgl_kernel", "sgl-kernel"),
         begins=("server_args=",),
         serving=("Decode batch", "Prefill batch", "Receive: obj=", "Finish: obj="),
     )

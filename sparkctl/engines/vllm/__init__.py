@@ -333,7 +333,7 @@ class VllmEngine(Engine):
         r"|Engine \d{3}: Avg |vLLM (?:API )?server |Initializing an? (?:V1 )?LLM engine"
         r"|(?:DEBUG|INFO|WARNING|ERROR) \d\d-\d\d \d\d:\d\d:\d\d \[?[\w/]+\.py:\d+\]"
         r"|^(?:usage: )?vllm(?: serve)?(?: \[-h\]|: error: )|^== vLLM ==|^vLLM Version \d",
-        hints=("/vllm/", "vllm.", "err_execute_model_input"),
+        hints=("/vllm/", "vllm.", "Collecting vllm", "vllm 0.", "err_execute_model_input"),
         begins=("non-default args: ",),
         serving=("Engine 0", "SpecDecoding metrics: ", "Received request ", "Added request ", "Generated response "),
         standstill=("No available shared memory broadcast block found",),

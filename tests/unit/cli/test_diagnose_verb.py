@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from sparkctl.engines import engine_names, load_engine
 from sparkctl.model.verdict import FailureCause
 from sparkctl.views.diagnosis_view import format_remedy_as_flags
 from tests.support.run_command import run_in_process
@@ -126,6 +127,19 @@ def test_flags_in_a_remedy_as_they_are_typed() -> None:
         == "Remove --no-such (in a profile: args.no-such): this image"
     )
     assert format_remedy_as_flags("Raise container.shm_size.") == "Raise container.shm_size."
+    assert format_remedy_as_flags("Set args.x-y: true.") == "Set --x-y (in a profile: args.x-y: true)."
+    assert format_remedy_as_flags("or args.quant: modelopt_fp4, and args.fa: off.") == (
+        "or --quant modelopt_fp4 (in a profile: args.quant: modelopt_fp4), and --fa off."
+    )
+
+
+@pytest.mark.parametrize("engine", engine_names())
+def test_no_remedy_has_a_value_that_nobody_can_type(engine: str) -> None:
+    remedies = {format_remedy_as_flags(rule.remedy) for rule in load_engine(engine).log_rules.rules}
+    torn = re.compile(
+        r"(?:--[\w-]+|\(in a profile: args\.[\w-]+\)): (?:\d|true\b|false\b|on\b|off\b|none\b|\S+[,.;)]|\S+$)"
+    )
+    assert [one for one in remedies if torn.search(one)] == []
 
 
 def test_a_fallback_says_what_to_do_about_it_and_a_guessed_version_is_none(tmp_path: Path) -> None:

@@ -1047,6 +1047,63 @@ def test_a_line_that_somebody_posted_names_its_cause(paste: str, cause: FailureC
         ("tar: model.tar: Wrote only 4096 of 10240 bytes", FailureCause.DISK_FULL),
         ("libgomp: Thread creation failed: Resource temporarily unavailable", FailureCause.DOCKER_REFUSED),
         ("/usr/bin/python3: No module named vllm.entrypoints", FailureCause.BROKEN_IMAGE),
+        ("/usr/bin/python3: No module named vllm", FailureCause.BROKEN_IMAGE),
+        # github.com/DartSteven/Nutify/issues/138
+        (
+            f"{_DAEMON}driver failed programming external connectivity on endpoint Nutify (4a): failed to bind host port "
+            "0.0.0.0:8000/tcp: address already in use",
+            FailureCause.PORT_IN_USE,
+        ),
+        (
+            f"{_DAEMON}failed to bind host port for 0.0.0.0:80:172.17.0.2:80/tcp: cannot assign requested address",
+            FailureCause.DOCKER_REFUSED,
+        ),
+        # The macros by which CUDA's samples and many programs check each call.
+        (
+            "GPUassert: no kernel image is available for execution on the device x.cu 44",
+            FailureCause.KERNEL_UNSUPPORTED,
+        ),
+        ("GPUassert: an illegal memory access was encountered x.cu 44", FailureCause.GPU_FAULT),
+        ("GPUassert: out of memory x.cu 44", FailureCause.CUDA_OUT_OF_MEMORY),
+        ('CUDA error at x.cu:44 code=700(cudaErrorIllegalAddress) "cudaDeviceSynchronize()"', FailureCause.GPU_FAULT),
+        (
+            'CUDA error at x.cu:44 code=209(cudaErrorNoKernelImageForDevice) "cudaGetLastError()"',
+            FailureCause.KERNEL_UNSUPPORTED,
+        ),
+        (
+            'CUDA error at x.cu:44 code=2(cudaErrorMemoryAllocation) "cudaMalloc((void **)&d, size)"',
+            FailureCause.CUDA_OUT_OF_MEMORY,
+        ),
+        (
+            "CUDA Runtime Error at: x.cu:44\nan illegal memory access was encountered cudaDeviceSynchronize()",
+            FailureCause.GPU_FAULT,
+        ),
+        (
+            "NotImplementedError: gemm is not implemented for this GPU architecture (12, 1)",
+            FailureCause.KERNEL_UNSUPPORTED,
+        ),
+        ("KeyError: 'sm_121'", FailureCause.KERNEL_UNSUPPORTED),
+        (
+            "tvm.error.InternalError: Check failed: (target_arch == 100) is false: TileLang kernel mla_decode wants sm_100a",
+            FailureCause.KERNEL_UNSUPPORTED,
+        ),
+        (
+            "RuntimeError: cuDNN Frontend error: [cudnn_frontend] Error: No valid execution plans built.",
+            FailureCause.KERNEL_UNSUPPORTED,
+        ),
+        (
+            "RuntimeError: CUDA error: CUBLAS_STATUS_NOT_SUPPORTED when calling `cublasLtMatmul`",
+            FailureCause.KERNEL_UNSUPPORTED,
+        ),
+        # docker inspect, docker ps -a
+        ('[\n {\n  "State": {\n   "OOMKilled": true,\n   "ExitCode": 137\n  }\n }\n]', FailureCause.HOST_OOM_KILL),
+        ('"State": {"Status": "exited", "OOMKilled": true, "ExitCode": 137}', FailureCause.HOST_OOM_KILL),
+        ('{"Status":"exited","OOMKilled":false,"ExitCode":137}', FailureCause.KILLED),
+        ('[\n {\n  "State": {\n   "OOMKilled": false,\n   "ExitCode": 139\n  }\n }\n]', FailureCause.CRASHED),
+        (
+            '4a1b   vllm:latest   "vllm serve x"   5 minutes ago   Exited (139) 4 minutes ago   vllm',
+            FailureCause.CRASHED,
+        ),
         ("/entrypoint.sh: line 3:    77 Segmentation fault      (core dumped) python3 -m server", FailureCause.CRASHED),
         ("Illegal instruction (core dumped)", FailureCause.BROKEN_IMAGE),
         ("terminate called after throwing an instance of 'std::runtime_error'", FailureCause.CRASHED),
@@ -1095,6 +1152,10 @@ def test_a_sentence_of_a_library_or_a_shell_names_its_cause(paste: str, cause: F
         # the entrypoint of NVIDIA's images; a container of a GB10 works behind it
         "WARNING: Detected NVIDIA GB10 GPU, which is not yet supported in this version of the container\n"
         "ERROR: No supported GPU(s) detected to run this container",
+        "(raylet) [2026-04-21 06:58:41,790 E 51 51] (raylet) file_system_monitor.cc:116: /tmp/ray/session_1 is over 95% full, available "
+        "space: 387712345678; capacity: 7756000000000. Object creation will fail if spilling is required.",
+        '{"Status":"running","OOMKilled":false,"ExitCode":0}',
+        '4a1b   vllm:latest   "vllm serve x"   5 minutes ago   Exited (0) 4 minutes ago   vllm',
         "Could not find a tuned configuration for the fused MoE kernel. Using default config. Performance might be sub-optimal!",
         "error: XDG_RUNTIME_DIR is invalid or not set in the environment.",
         "bash: cannot set terminal process group (-1): Inappropriate ioctl for device\nbash: no job control in this shell",
@@ -1186,11 +1247,29 @@ def test_what_a_message_says_to_do_is_the_remedy(line: str, quoted: str) -> None
         ("vLLM version: 0.24.0", "vllm", "0.24.0"),
         ("SGLang version: 0.5.12", "sglang", "0.5.12"),
         ("Name: torch\nVersion: 2.9.0", "vllm", None),
+        ("sglang 0.5.22", "sglang", "0.5.22"),
+        (">>> import sglang; print(sglang.__version__)\n0.5.22", "sglang", "0.5.22"),
+        ('$ python -c "import vllm; print(vllm.__version__)"\n0.31.0\n$ vllm serve x', "vllm", "0.31.0"),
+        ('$ python -c "import torch; print(torch.__version__)"\n2.9.0', "vllm", None),
+        ("$ pip --version\n0.31.0", "vllm", None),
         ("vllm 0.24.0 is loaded", "vllm", None),
     ],
 )
 def test_what_pip_and_an_image_print_tells_the_version(log: str, engine: str, version: str | None) -> None:
     assert _diagnose_paste(log, engine).version == version
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        "Collecting vllm==0.28.0\nSuccessfully installed torch-2.11.0 vllm-0.28.0",
+        "vllm 0.28.0",
+        '$ python -c "import vllm; print(vllm.__version__)"\n0.28.0',
+    ],
+)
+def test_a_version_tells_whose_it_is_where_nothing_else_does(log: str) -> None:
+    found = _diagnose_paste(f"{log}\nTraceback (most recent call last):\nZogError: nope")
+    assert (found.engine, found.version) == ("vllm", "0.28.0")
 
 
 @pytest.mark.parametrize(
@@ -1239,6 +1318,12 @@ def test_the_compilers_own_error_proves_a_build_that_failed(error: str, what: st
             "RuntimeError: The NVIDIA driver on your system is too old (found version 12080).",
             "the driver supports CUDA 12.8",
             "Update the node",
+        ),
+        ('"State": {"OOMKilled": true, "ExitCode": 137}', "by the word of Docker", "container.options.memory"),
+        (
+            "(raylet) file_system_monitor.cc:116: /tmp/ray is over 95% full, available space: 12582912; capacity: 67108864.",
+            "(95 %, 12 MiB left)",
+            "container.shm_size",
         ),
         (
             "llama_model_load: error loading model: unknown model architecture: ''",

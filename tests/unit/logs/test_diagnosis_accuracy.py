@@ -29,6 +29,17 @@ def test_posted_logs_are_read_right(judged: list[JudgedLog]) -> None:
     assert counts["false alarm"] == 0, table
 
 
+def test_a_log_of_a_crash_says_which_line_proves_it() -> None:
+    assert [one.name for one in load_posted_logs() if "crashed" in one.right and not one.proof] == []
+
+
+def test_a_right_cause_with_another_line_as_its_proof_is_vague() -> None:
+    log = b'Traceback (most recent call last):\n  File "a.py", line 1, in <module>\nFrobError: it fell over\n'
+    for proof, judgement in (("FrobError: it fell over", "right"), ("Traceback (most recent call last)", "vague")):
+        labelled = LabelledLog(name="mine", log=log, right=("crashed",), vague=(), source="here", proof=proof)
+        assert judge_log(labelled).judgement == judgement
+
+
 def test_a_certain_verdict_is_right(judged: list[JudgedLog]) -> None:
     certain = [one for one in judged if one.confidence == "certain"]
     assert len(certain) >= 60

@@ -267,6 +267,27 @@ def test_a_program_that_tries_again_has_not_failed() -> None:
     assert read_verdict(*failed, again, *failed) is FailureCause.CUDA_OUT_OF_MEMORY
 
 
+@pytest.mark.parametrize("done", ["Attempt 2 succeeded", "the download succeeded on attempt 2"])
+def test_an_attempt_that_succeeded_forgives_the_one_before(done: str) -> None:
+    failed = (
+        f"{CORE}ERROR 11-22 10:00:40 [dl.py:1] Traceback (most recent call last):",
+        f'{CORE}ERROR 11-22 10:00:40 [dl.py:1]   File "/x.py", line 3, in y',
+        f"{CORE}ERROR 11-22 10:00:40 [dl.py:1] ConnectionResetError: [Errno 104] Connection reset by peer",
+    )
+    assert read_verdict(*VLLM_START, *failed) is FailureCause.CRASHED
+    assert read_verdict(*VLLM_START, *failed, f"{CORE}INFO 11-22 10:00:41 [dl.py:1] {done}") is None
+
+
+def test_a_line_that_only_says_that_the_program_ends_is_no_proof_where_the_one_before_names_the_reason() -> None:
+    records = (
+        "2026-11-20 10:00:45.123 | ERROR    | vllm.x:main:12 - boot failed: no seat for rank 4",
+        "2026-11-20 10:00:45.124 | CRITICAL | vllm.x:main:13 - giving up",
+    )
+    verdict = diagnose_lines(records, "vllm").build_diagnosis().verdict
+    assert verdict is not None
+    assert verdict.evidence[0].line == 1
+
+
 def test_an_error_over_several_lines_that_the_end_cuts_is_read() -> None:
     cut = (
         "pydantic_core._pydantic_core.ValidationError: 1 validation error for ModelConfig",
@@ -420,6 +441,39 @@ def test_a_full_disk_is_certain_only_where_the_engine_says_that_it_ended() -> No
     assert ended is not None
     assert (beside.cause, beside.confidence) == (FailureCause.DISK_FULL, Confidence.LIKELY)
     assert (ended.cause, ended.confidence) == (FailureCause.DISK_FULL, Confidence.CERTAIN)
+
+
+REFUSED = 'INFO:     10.0.0.9:5 - "POST /v1/load_lora_adapter HTTP/1.1" 400 Bad Request'
+ANSWERED = VLLM_READY[-1]
+HEALTH = 'INFO:     10.0.0.9:5 - "GET /health HTTP/1.1" 200 OK'
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        f"{API}ERROR 11-22 10:03:00 [serving_models.py:1] Failed to load LoRA adapter x: torch.OutOfMemoryError: CUDA out of memory. Tried to "
+        "allocate 1.00 GiB.",
+        f"{API}ERROR 11-22 10:03:00 [files.py:1] upload failed: {FULL}: '/tmp/up'",
+    ],
+)
+@pytest.mark.parametrize(
+    ("after", "is_failure"),
+    [
+        ([REFUSED, ANSWERED, ANSWERED], False),
+        ([REFUSED, ANSWERED], True),
+        ([REFUSED, HEALTH, HEALTH, HEALTH], True),
+        ([ANSWERED, ANSWERED], True),
+        ([REFUSED, ANSWERED, ANSWERED, DEAD], True),
+    ],
+)
+def test_what_a_request_was_refused_for_ends_no_engine_that_answers_the_next(
+    error: str, after: list[str], is_failure: bool
+) -> None:
+    lines = [*VLLM_READY, error, *after]
+    whole = LogDiagnoser()
+    whole.feed_block("".join(f"{line}\n" for line in lines).encode())
+    for found in (diagnose_lines(lines), whole):
+        assert (found.build_diagnosis().verdict is not None) is is_failure
 
 
 @pytest.mark.parametrize(
