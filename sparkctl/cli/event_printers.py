@@ -364,7 +364,7 @@ class TextPrinter:
                 stderr.print_message(f"          {path}", _VERDICT_INDENT, is_trouble=True)
         if event.outcome is Outcome.READY and not self._has_tunnel:
             self._print_first_request(event.hint)
-        if event.endpoint and not self._has_tunnel:
+        if event.endpoint and event.outcome is Outcome.READY and not self._has_tunnel:
             stdout.print_line(event.endpoint)
 
     def _print_first_request(self, hint: str | None) -> None:
@@ -597,8 +597,9 @@ class SwitchPrinter(TextPrinter):
 class EstimatePrinter(TextPrinter):
     """Prints the answer and the calculation on stdout, warnings and errors on stderr."""
 
-    def __init__(self, profile: Profile, assumed: str | None, obstacle: str | None) -> None:
+    def __init__(self, profile: Profile, typed: str, assumed: str | None, obstacle: str | None) -> None:
         super().__init__()
+        self._typed = typed  # the profile as the operator named it
         self._assumed = assumed
         self._obstacle = obstacle  # why `up` refuses it, however much memory there is
         self._held: list[Event] = []  # of a model over several Sparks: the answer for all of them comes first
@@ -628,7 +629,7 @@ class EstimatePrinter(TextPrinter):
     def _print_group_answer(self) -> None:
         """Print the answer for all Sparks together."""
         fits = [one.fit for one in self._held if isinstance(one, MemoryFitEvaluated)]
-        for answer in format_group_answer([one for one in fits if one.profile == self._profile.name]):
+        for answer in format_group_answer([one for one in fits if one.profile == self._profile.name], self._typed):
             is_bad = self._obstacle is not None or any(one.is_refused for one in fits)
             style = (
                 TextStyle.BAD
@@ -688,7 +689,9 @@ class EstimatePrinter(TextPrinter):
             stdout.print_rows(wrap_line(f"source: {sanitize_line(measured)}", width, 2))
         is_proposal = self._assumed is not None
         is_shown = len(self._own_fits) == 1 and self._own_fits[0].sparks == 1 and not is_proposal  # in the first line
-        summary = format_estimate_summary(self._own_fits, self._missing, width, is_proposal=is_proposal)
+        summary = format_estimate_summary(
+            self._own_fits, self._missing, width, is_proposal=is_proposal, typed=self._typed
+        )
         if self._held:  # the first line has the answer
             stdout.print_rows(["", *(f"then: {command}" for command in self._shared)] if self._shared else [])
         elif lines := [] if is_shown else summary:
@@ -713,8 +716,8 @@ def _choose_style(fit: MemoryFit) -> TextStyle:
 class EstimateJsonPrinter:
     """Prints everything at the end, as one document: ``{"schema": 1, "profile": ..., "nodes": [...], "warnings": [...]}``."""
 
-    def __init__(self, profile: Profile, assumed: str | None) -> None:
-        self._profile, self._assumed = profile, assumed
+    def __init__(self, profile: Profile, typed: str, assumed: str | None) -> None:
+        self._profile, self._typed, self._assumed = profile, typed, assumed
         self._judged: list[MemoryFitEvaluated] = []
         self._warnings: list[WarningEmitted] = []
         self._missing: dict[int, tuple[MissingPart, ...]] = {}  # by the number of the answer before
@@ -748,7 +751,7 @@ class EstimateJsonPrinter:
             "profile": self._profile.name,
             "exit_code": event.exit_code,
             "sparks": max(one.sparks for one in fits),
-            "together": format_group_answer(fits),
+            "together": format_group_answer(fits, self._typed),
             "reference": to_json_data(self._profile.reference),
         }
         if event.message is not None:

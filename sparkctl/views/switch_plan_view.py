@@ -77,12 +77,12 @@ def describe_rollback_window(plan: SwitchPlan) -> str | None:
         )
     if not plan.rolls_back:
         return (
-            f"the containers of {' and '.join(old)} are kept until {new} has answered with a token; if it does "
-            "not, it is left as it failed, and they stay stopped until sparkctl abort (--no-rollback)"
+            f"the containers of {' and '.join(old)} are kept until {new} is ready; if it does not get "
+            "ready, it is left as it failed, and they stay stopped until sparkctl abort (--no-rollback)"
         )
     return (
-        f"the containers of {' and '.join(old)} are kept until {new} has answered with a token, and started "
-        "again if it does not"
+        f"the containers of {' and '.join(old)} are kept until {new} is ready, and started again if it does "
+        "not get ready"
     )
 
 

@@ -82,6 +82,6 @@ def plan_command(profile: str, node: tuple[str, ...], overrides: tuple[str, ...]
         warnings=[
             f"{name} is not set: the calculation does not need it, `up` does (export {name}=...)" for name in unset
         ],
-        printer=lambda: EstimatePrinter(chosen, assumed, obstacle),
-        json_printer=lambda: EstimateJsonPrinter(chosen, assumed),
+        printer=lambda: EstimatePrinter(chosen, profile, assumed, obstacle),
+        json_printer=lambda: EstimateJsonPrinter(chosen, profile, assumed),
     )

@@ -249,8 +249,9 @@ class _StartRun:
         """Decide for every node before anything changes on any; the first refusal ends the start."""
         plans, scenes = [rank.plan for rank in self.ranks], [rank.scene for rank in self.ranks if rank.scene]
         if len(self.ranks) > 1:
-            refuse_partially_running(plans, scenes)
-            refuse_different_images(self.request.words or (self.request.profile.name,), plans, scenes)
+            words = self.request.words or (self.request.profile.name,)
+            refuse_partially_running(plans, scenes, words[0])
+            refuse_different_images(words, plans, scenes)
         for rank in self.ranks:
             await rank.decide_action()
         refuse_partial_stop(plans, [rank.decision.stop for rank in self.ranks])

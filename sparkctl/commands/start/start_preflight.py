@@ -166,12 +166,10 @@ def format_pull_hint(plan: LaunchPlan, again: str) -> str:
     """Return the command that gets what a launch lacks. ``again``: the command that repeats the start."""
     if again.startswith("sparkctl up "):
         return f"{again} --pull"
-    words = shlex.split(again)
-    options = ["--node", plan.node]
-    if plan.profile in words[2:3]:  # not what it needs: all its nodes, and its changes of the profile
-        options = [word for flag, value in pairwise(words) if flag in ("--node", "--set") for word in (flag, value)]
+    words = shlex.split(again)  # the profile as it was typed, which may be a file: its name alone finds nothing
+    options = [word for flag, value in pairwise(words) if flag in ("--node", "--set") for word in (flag, value)]
     options = options if "--node" in options else ["--node", plan.node, *options]
-    return shlex.join(["sparkctl", "pull", plan.profile, *options])
+    return shlex.join(["sparkctl", "pull", words[2], *options])
 
 
 def _refuse_without_gpu(plan: LaunchPlan, inspection: PreflightInspection) -> None:
@@ -347,9 +345,11 @@ def refuse_different_images(
             )
 
 
-def refuse_partially_running(plans: Sequence[LaunchPlan], scenes: Sequence[PreflightInspection]) -> None:
+def refuse_partially_running(
+    plans: Sequence[LaunchPlan], scenes: Sequence[PreflightInspection], typed: str | None = None
+) -> None:
     """Raise `OperationRefused` where this version of the model runs on some of its nodes only, with ranks of
-    different starts, or in another order.
+    different starts, or in another order. ``typed``: the profile as the operator named it.
     """
     found = [(plan, _find_running_container(plan, inspection)) for plan, inspection in zip(plans, scenes, strict=True)]
     there = [(plan, one) for plan, one in found if one is not None]
@@ -369,7 +369,9 @@ def refuse_partially_running(plans: Sequence[LaunchPlan], scenes: Sequence[Prefl
         raise OperationRefused(f"the running ranks of {instance} come from different starts", f"stop them: {down}")
     nodes = parse_rank_nodes_label(there[0][1])
     if nodes and nodes != tuple(plan.node for plan in plans):
-        again = shlex.join(["sparkctl", "up", plans[0].profile, *(word for name in nodes for word in ("--node", name))])
+        again = shlex.join(
+            ["sparkctl", "up", typed or plans[0].profile, *(word for name in nodes for word in ("--node", name))]
+        )
         raise OperationRefused(
             f"{instance} already runs with its ranks in another order: {', '.join(nodes)}",
             f"watch that one: {again}; or stop it: {down}",

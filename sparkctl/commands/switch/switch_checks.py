@@ -19,6 +19,7 @@ from sparkctl.commands.start.start_preflight import (
     PreflightInspection,
     check_mounts,
     decide_start,
+    format_pull_hint,
     format_transfer_command,
     list_mount_sections,
     refuse_without_docker,
@@ -104,7 +105,8 @@ async def run_switch_checks(
         default=0,
     )
     proofs = [f"the image is there{'' if len(launches) == 1 else ', the same on each'}"]
-    proofs += [f"{max(files)} files of weights are complete ({format_gib(weights)})"] if any(files) else []
+    count = f"{most} files of weights are" if (most := max(files)) > 1 else "the file of weights is"
+    proofs += [f"{count} complete ({format_gib(weights)})"] if most else []
     return "; ".join((*proofs, "mounts, port and disk are in order"))
 
 
@@ -188,7 +190,7 @@ def _describe_way_to_complete(transaction: SwitchTransaction, request: SwitchIns
     profile, other = request.profile, next((name for name in transaction.sessions if name != launch.node), None)
     ways = ["fetch it again there"]
     if profile.model.source is not None:
-        ways = [f"fetch it again: sparkctl pull {profile.name} --node {launch.node}"]
+        ways = [f"fetch it again: {format_pull_hint(launch, request.retry_command)}"]
     if other is not None:
         ways.append("or copy it: " + format_transfer_command(request.words or (profile.name,), other, launch.node))
     return ", ".join(ways)

@@ -84,8 +84,9 @@ class SwitchStepRunner:
                     lambda: interruptible(self._calculate_fits(), "interrupted before the new one was started"),
                 )
                 forward_steps.verify_memory_released(transaction, fits)
-        if SwitchStep.STARTING in steps:
-            ended = await self._start_new_instance()
+            if SwitchStep.STARTING in steps:  # the guard may still be starting, and the start waits for it
+                ended = await self._start_new_instance()
+        if ended is not None:
             if ended.outcome in _UNFINISHED_OUTCOMES:
                 return await self._build_unfinished_end(ended.message or "", ExitCode(ended.exit_code), ended.node)
             if ended.outcome is not Outcome.READY:
@@ -249,6 +250,12 @@ class SwitchStepRunner:
         if ended is not None and ended.verdict is not None:
             late = ended.outcome is Outcome.TIMED_OUT
             return f"{name} was not ready in time" if late else f"{name} did not start"
+        if (
+            ended is not None
+            and ended.outcome is Outcome.UNPROVED
+            and ended.instance == self.transaction.journal.instance
+        ):
+            return f"{name} was up, not proved: {ended.proof}"
         text = why.message if why is not None else ended.message if ended is not None else None
         return f"{name} was not started" + (f": {text}" if text else "")
 

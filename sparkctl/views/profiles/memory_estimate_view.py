@@ -92,10 +92,11 @@ def format_estimate_summary(
     columns: int | None = None,
     *,
     is_proposal: bool = False,
+    typed: str | None = None,
 ) -> list[str]:
     """Return a summary, one line per Spark, if there are several, or if something is not there, wrapped to ``columns`` if given.
 
-    ``missing``: what is not there, by node. ``is_proposal``: nobody expects it to be there.
+    ``missing``: what is not there, by node. ``is_proposal``: nobody expects it to be there. ``typed`` as in `format_group_answer`.
     """
     if not fits or (len(fits) == 1 and fits[0].sparks == 1 and not missing.get(fits[0].node)):
         return []
@@ -110,7 +111,7 @@ def format_estimate_summary(
             names + 2,
         )
     ]
-    return [*lines, *(line for answer in format_group_answer(fits) for line in wrap_line(answer, columns))]
+    return [*lines, *(line for answer in format_group_answer(fits, typed) for line in wrap_line(answer, columns))]
 
 
 def _describe_start(one: MemoryFit, parts: Sequence[MissingPart], is_proposal: bool) -> str:
@@ -129,8 +130,8 @@ def describe_missing_kinds(parts: Sequence[MissingPart]) -> str | None:
     return f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'} not there" if names else None
 
 
-def format_group_answer(fits: Sequence[MemoryFit]) -> list[str]:
-    """Return the answer for a model on several Sparks; "" for a model on one."""
+def format_group_answer(fits: Sequence[MemoryFit], typed: str | None = None) -> list[str]:
+    """Return the answer for a model on several Sparks; "" for a model on one. ``typed``: the profile as the operator named it."""
     sparks = max(one.sparks for one in fits)
     if sparks == 1:
         return []
@@ -150,7 +151,7 @@ def format_group_answer(fits: Sequence[MemoryFit]) -> list[str]:
     if not is_for_one:
         return [what + end]
     nodes = [*(one.node for one in fits[:sparks]), *["NODE"] * (sparks - len(fits))]
-    words = ["sparkctl", "up", fits[0].profile, *(word for one in nodes for word in ("--node", one))]
+    words = ["sparkctl", "up", typed or fits[0].profile, *(word for one in nodes for word in ("--node", one))]
     return [what + end, f"to spread it over them: {shlex.join([*words, '--set', f'nodes={sparks}'])}"]
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from sparkctl.cli.event_printers import TextPrinter
 from sparkctl.commands.ask_instance import speak_text
 from sparkctl.commands.list_endpoints import list_endpoints
 from sparkctl.commands.start import start_watch
@@ -33,6 +34,7 @@ from sparkctl.model.events import (
     Outcome,
     PhaseChanged,
     SwitchPlanned,
+    SwitchStepReported,
     WarningEmitted,
 )
 from sparkctl.model.launch_plan import ContainerLabel
@@ -200,13 +202,16 @@ async def test_everything_is_looked_at_before_anything_starts(speech: SpeechScen
     )  # fmt: skip
 
 
-async def test_up_and_not_proved(speech: SpeechScene) -> None:
+async def test_up_and_not_proved(speech: SpeechScene, capsys: pytest.CaptureFixture[str]) -> None:
     """It says nothing: amber, never ready."""
     override, why = "env.SIM_FAULT=no-token", "s of silence (wav)"
     events, ended = await speech.up(VOICE, override)
     assert (ended.outcome, ended.exit_code) == (Outcome.UNPROVED, 5)
     assert ended.proof is not None
     assert why in ended.proof
+    assert ended.endpoint is not None
+    TextPrinter().print_event(ended)
+    assert capsys.readouterr().out == "", "a script takes what stands there for a service that is ready"
     assert VOICE in list_phases(events, Phase.UNPROVED)
     assert VOICE not in list_phases(events, Phase.READY)
     assert VOICE in speech.running(), "it is left as it is"
@@ -289,6 +294,17 @@ async def test_a_need_that_ran_before_a_switch_outlives_its_rollback(
     assert ended.exit_code == 0, ended
     assert speech.running() == [MODEL, "plain"]
     assert set(speech.sparks.docker["spark2"].containers) == set(old)
+
+
+async def test_a_switch_to_what_proves_nothing_says_that_it_was_up(speech: SpeechScene) -> None:
+    assert (await speech.up(VOICE))[1].exit_code == 0
+    events, ended = await speech.switch(VOICE, "env.SIM_FAULT=no-token")
+    assert ended.message is not None
+    assert ended.message.startswith(f"{VOICE} as asked for was up, not proved: ")
+    assert f"{VOICE} as it ran serves again" in ended.message
+    (checked,) = [one.proof for one in events if isinstance(one, SwitchStepReported) and "weights" in (one.proof or "")]
+    assert checked is not None
+    assert "the file of weights is complete" in checked
 
 
 async def test_a_rollback_removes_what_was_started_for_it_on_the_other_spark(

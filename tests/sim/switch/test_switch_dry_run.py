@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 
@@ -66,6 +67,14 @@ def test_what_is_missing_comes_with_the_way_to_get_it(change: str, ways: list[st
     (plan,) = [json.loads(line)["plan"] for line in ran.stdout.splitlines() if '"switch-plan"' in line]
     assert len(plan["obstacles"]) == 2
     assert plan["hints"] == list(dict.fromkeys(ways))
+
+
+def test_the_way_to_get_what_is_missing_names_the_profile_as_it_was_typed(tmp_path: Path) -> None:
+    file = tmp_path / "out.yaml"
+    file.write_text("schema: 1\nname: llm\nengine: vllm\nimage: missing/vllm:v1\nmodel: {path: acme/m}\nport: 8010\n")
+    ran = run_demo("switch", str(file), "--node", "spark2", scenario="two-stacks")
+    assert ran.returncode == 6
+    assert f"try: sparkctl pull {file} --node spark2\n" in ran.stderr
 
 
 def test_a_flag_that_the_engine_lacks_is_refused_before_the_plan_is_shown() -> None:

@@ -187,7 +187,7 @@ def test_the_command_line_and_the_panel_draw_the_same_memory_and_say_the_same_of
     ):
         assert any(line in one for one in lines)
         assert line in panel
-    assert "the containers of minimax-m27 are kept until qwen36 has answered with a token" in panel
+    assert "the containers of minimax-m27 are kept until qwen36 is ready" in panel
     for other in (replace(PLAN, rolls_back=False), replace(PLAN, halves=("minimax-m27",), rolls_back=False)):
         way_back = describe_rollback_window(other)
         assert way_back is not None
@@ -214,7 +214,10 @@ def test_a_switch_to_the_same_profile_changed_tells_the_two_apart() -> None:
         "minimax-m27 as it ran stops, minimax-m27 as asked for starts on spark1"
     )
     result = describe_rollback_window(same) or ""
-    assert "the containers of minimax-m27 as it ran are kept until minimax-m27 as asked for has answered" in result
+    assert (
+        "the containers of minimax-m27 as it ran are kept until minimax-m27 as asked for is ready, and started again"
+        in result
+    )
     said = [describe_switch_step(each, "minimax-m27", ("minimax-m27",)) for each in SwitchStep]
     assert "starting minimax-m27 as asked for" in said
     assert "starting minimax-m27 as it ran again" in said

@@ -112,9 +112,9 @@ def test_no_image_and_the_wrong_image(plan: LaunchPlan) -> None:
     with pytest.raises(ImageNotFound) as switched:
         decide_start(plan, make_inspection(image=None), replace=False, again=switch)
     assert switched.value.hint == f"sparkctl pull {plan.profile} --node a --set image=x:1 --node b"
-    with pytest.raises(ImageNotFound) as needed:
-        decide_start(plan, make_inspection(image=None), replace=False, again="sparkctl switch other --node a --set x=1")
-    assert needed.value.hint == f"sparkctl pull {plan.profile} --node {plan.node}"
+    with pytest.raises(ImageNotFound) as of_file:
+        decide_start(plan, make_inspection(image=None), replace=False, again="sparkctl switch ./out.yaml --set x=1")
+    assert of_file.value.hint == f"sparkctl pull ./out.yaml --node {plan.node} --set x=1", "as it was typed"
     with pytest.raises(ImageNotFound, match="amd64"):
         decide_start(
             plan, make_inspection(image=ImageInfo(id="x", architecture="amd64", size=1)), replace=False, again=AGAIN

@@ -434,6 +434,9 @@ def test_a_command_that_spreads_a_model_over_sparks_names_them() -> None:
     words = "to spread it over them: sparkctl up minimax-m27 --node"
     assert format_group_answer(fits)[-1] == f"{words} spark1 --node spark2 --set nodes=2"
     assert format_group_answer(fits[:1])[-1] == f"{words} spark1 --node NODE --set nodes=2"
+    assert format_group_answer(fits, "./out.yaml")[-1].startswith(
+        "to spread it over them: sparkctl up ./out.yaml --node"
+    )
 
 
 def test_a_filter_that_finds_nothing_says_so(shelf: ProfilesScreenModel) -> None:
