@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import re
 import shlex
@@ -16,15 +17,20 @@ import pytest
 from sparkctl.cli.main import VERBS, sparkctl_command
 from sparkctl.cli.verbs.bench import BenchGroup
 from sparkctl.cli.verbs.demo import SCENARIOS
+from sparkctl.commands.diagnose_file import diagnose_bytes
+from sparkctl.commands.images import ImageUse, NodeImages
+from sparkctl.commands.stored_models import NodeModels, StoredModel
 from sparkctl.config import load_config
 from sparkctl.engines.lint import LintRule
 from sparkctl.engines.simulation.engine_launch import EngineFault
 from sparkctl.errors import ExitCode
+from sparkctl.model.bench import BenchCell, BenchRun, BenchSetup
 from sparkctl.model.events import EVENT_TYPES
 from sparkctl.model.finding import FindingKind
 from sparkctl.model.node import Node
 from sparkctl.model.verdict import FailureCause
 from sparkctl.profiles.profile_library import ProfileLibrary
+from sparkctl.views.diagnosis_view import build_diagnosis_json
 from tests.tools.docs import words
 from tests.tools.docs.blocks import blocks
 from tests.tools.docs.pages import DOCS, ROOT, block_names, outdated_blocks, owner_pages, refresh
@@ -305,3 +311,31 @@ def test_the_pages_are_in_the_source_distribution() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     included = project["tool"]["hatch"]["build"]["targets"]["sdist"]["include"]
     assert {"README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs", "screenshots"} <= set(included)
+
+
+@pytest.mark.parametrize(
+    ("document", "kinds"),
+    [
+        ("images --json", (NodeImages, ImageUse)),
+        ("models --json", (NodeModels, StoredModel)),
+        ("bench list --json", (BenchRun, BenchCell, BenchSetup)),
+    ],
+)
+def test_each_field_of_a_document_is_told(document: str, kinds: tuple[type, ...]) -> None:
+    assert {field.name for kind in kinds for field in fields(kind)} - _list_told_names(document) == set()
+
+
+def test_each_key_of_a_diagnosis_is_told() -> None:
+    known = build_diagnosis_json(
+        diagnose_bytes(io.BytesIO(b"INFO: started\n"), "it", None).diagnosis, "a.log", None, None
+    )
+    assert known.keys() - _list_told_names("diagnose --json") == {"schema"}
+
+
+def _list_told_names(document: str) -> set[str]:
+    (told,) = [
+        one
+        for one in (DOCS / "scripting.md").read_text(encoding="utf-8").split("\n\n")
+        if one.startswith(f"**`{document}`**")
+    ]
+    return set(re.findall(r"`(\w+)`", told))
