@@ -17,7 +17,7 @@ from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.node import Node, NodeName, format_endpoint_url
 from sparkctl.model.phase import Phase
 from sparkctl.model.text.sanitize import load_json, sanitize_line
-from sparkctl.monitor.engine_probe import request_engine
+from sparkctl.monitor.engine_probe import QueryMarkerSupport, request_engine
 from sparkctl.monitor.node_status import build_instance_view, note_tokens, note_unproved_starts
 from sparkctl.profiles.container_labels import (
     find_container_api_key,
@@ -163,11 +163,11 @@ async def _read_endpoint(
     service = rule.probe if rule is not None and rule.probe in _SERVICES else None
     ports = [parse_port_label(container)] if container.is_managed else _guess_ports(container, run)
     for port in dict.fromkeys(port for port in ports if port is not None):
-        answer = await _request_models(session, port, None)
+        answer = await _request_models(session, port, None, may_have_none=service is not None)
         needs_key = answer is not None and answer.status in _UNAUTHORIZED_STATUSES
         key = find_container_api_key(run) if needs_key else None
         if key is not None:
-            answer = await _request_models(session, port, key)
+            answer = await _request_models(session, port, key, may_have_none=service is not None)
         models = _parse_served_models(answer) if answer is not None and answer.is_success else ()
         url = format_endpoint_url(session.node, port)
         answers = service is not None and answer is not None  # a speech server may have no list of models
@@ -208,12 +208,16 @@ def _guess_ports(container: Container, run: DockerRunSpec) -> list[int | None]:
     return [found.port or load_engine(found.engine).defaults.port]
 
 
-async def _request_models(session: NodeSession, port: int, key: str | None) -> http_client.HttpResponse | None:
+async def _request_models(
+    session: NodeSession, port: int, key: str | None, *, may_have_none: bool
+) -> http_client.HttpResponse | None:
+    """Ask for the list of models. One that may have none is not asked again without our mark: any answer will do."""
     headers = [("authorization", f"Bearer {key}")] if key else []
     try:
         return await request_engine(
-            session.link, port, "GET", "/v1/models", headers=headers, timeout=_REQUEST_TIMEOUT_SECONDS
-        )
+            session.link, port, "GET", "/v1/models", headers=headers, timeout=_REQUEST_TIMEOUT_SECONDS,
+            marker_support=QueryMarkerSupport(takes_queries=may_have_none),
+        )  # fmt: skip
     except ConnectionLost:
         raise
     except (OSError, http_client.InvalidHttpResponse):  # a time-out is an OSError: nothing is ready there

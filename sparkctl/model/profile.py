@@ -304,7 +304,8 @@ class Profile:
         str | None,
         ProfileField(
             kind=FieldKind.TEXT,
-            help="file with variables on your machine; a relative path starts at the profile; `env` wins over it",
+            help="file with variables on your machine; a relative path starts at the profile; values are taken as they "
+            "are, quotes too; `env` wins over it",
             is_in_launch=True,
         ),
     ] = None

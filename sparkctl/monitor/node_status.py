@@ -23,7 +23,7 @@ from sparkctl.model.sample import MemoryReading
 from sparkctl.model.switch_plan import JournalPresence
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.monitor import engine_probe
-from sparkctl.monitor.engine_probe import ProbeResult, request_proof
+from sparkctl.monitor.engine_probe import ProbeResult, QueryMarkerSupport, request_proof
 from sparkctl.monitor.node_views import NodeStatusView, list_rollback_containers, mark_rollback_containers
 from sparkctl.monitor.ranks import apply_dependents, apply_head_state
 from sparkctl.monitor.switch_journal_io import build_journal_view
@@ -474,13 +474,14 @@ async def _read_phase(session: NodeSession, container: Container) -> tuple[Phase
     if quiet is not None:
         return quiet, None, None if quiet is Phase.READY else "it was asked to stop"
     target = ReadinessTarget(parse_port_label(container), rule)
-    answer = await engine_probe.check_health(session.link, target, _HEALTH_TIMEOUT)
+    marker_support = QueryMarkerSupport()  # what the health path shows holds for the proof, too
+    answer = await engine_probe.check_health(session.link, target, _HEALTH_TIMEOUT, marker_support)
     if (
         answer.good
         and (rule.probe in PROVED_PROBES or rule.requires_key or is_doubted)
         and (rule.health is not None or await _is_past_ready_line(session, container, rule))
     ):
-        unproved = await _find_missing_proof(session, container, target)
+        unproved = await _find_missing_proof(session, container, target, marker_support)
         return (Phase.READY, None, None) if unproved is None else (Phase.UNPROVED, None, unproved)
     if answer.good and rule.health is not None:
         await _remember_ready(session, container, rule)
@@ -529,7 +530,9 @@ async def _is_past_ready_line(session: NodeSession, container: Container, rule: 
     return log is not None and log.ready_line_seen and log.stopped is None and log.fatal_line is None
 
 
-async def _find_missing_proof(session: NodeSession, container: Container, target: ReadinessTarget) -> str | None:
+async def _find_missing_proof(
+    session: NodeSession, container: Container, target: ReadinessTarget, marker_support: QueryMarkerSupport
+) -> str | None:
     """Return why a service is not proved, None where it is. It is asked again only now and then: proof takes work."""
     now, (asked_at, why) = session.clock.monotonic(), session.proofs.get(container.id, (None, None))
     if asked_at is not None and now - asked_at < (_PROOF_SECONDS if why is None else _NO_PROOF_SECONDS):
@@ -537,14 +540,14 @@ async def _find_missing_proof(session: NodeSession, container: Container, target
     if target.ready.probe in PROVED_PROBES or container.id in session.doubted:
         run = await session.docker.read_run_options(container.id)
         target = replace(target, api_key=find_container_api_key(run))
-        service = await engine_probe.resolve_served_model(session.link, target)
+        service = await engine_probe.resolve_served_model(session.link, target, marker_support)
         try:
             async with asyncio.timeout(_PROOF_TIMEOUT):
-                answer = await request_proof(session.link, service, session.clock, timeout=_PROOF_TIMEOUT)
+                answer = await request_proof(session.link, service, session.clock, marker_support, _PROOF_TIMEOUT)
         except TimeoutError:
             answer = ProbeResult(good=False, what=f"it gave no answer within {_PROOF_TIMEOUT:.0f} s")
     else:  # no token is asked for here: that would disturb it
-        answer = await engine_probe.check_key_required(session.link, target, timeout=_PROOF_TIMEOUT)
+        answer = await engine_probe.check_key_required(session.link, target, marker_support, _PROOF_TIMEOUT)
     if not answer.good and not answer.unproven and asked_at is not None and why is None:
         return None  # it proved itself before, and is busy now
     if not answer.good:

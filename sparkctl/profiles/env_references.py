@@ -105,6 +105,12 @@ def is_variable_name(text: str) -> bool:
     return _VARIABLE_NAME.fullmatch(text) is not None
 
 
+# What compose takes off or fills in when it reads an env file, and `docker run --env-file` does not.
+_COMPOSE_SYNTAX = {
+    re.compile(r"""^\s*(?P<quote>["']).*(?P=quote)"""): "the quotes",
+    re.compile(r"\s#"): "the `#` and what follows",
+    re.compile(r"\$(?:\{|[A-Za-z_])"): "the `$` unreplaced",
+}
 MAX_ENV_FILE_BYTES = 64 * 1024
 
 
@@ -183,6 +189,19 @@ def check_env_file_permissions(profile: Profile) -> tuple[str, ...]:
     return (f"{path} can be read by others (mode {mode & 0o777:03o}): chmod 600 {path}",) if mode & 0o077 else ()
 
 
+def list_literal_values(profile: Profile) -> tuple[FileIssue, ...]:
+    """Return the lines of the env_file that compose and most shells read otherwise: the engine gets the value as it is.
+
+    Raises `InvalidInput` for a file that a start refuses.
+    """
+    return tuple(
+        FileIssue(place, f"{name} gets {what} too: sparkctl passes values as they are, as docker run --env-file does")
+        for place, name, value in _read_env_file(profile)
+        for pattern, what in _COMPOSE_SYNTAX.items()
+        if pattern.search(value)
+    )
+
+
 def _expand_references(text: str, environ: Mapping[str, str], missing: list[str]) -> str:
     def expand_match(match: re.Match[str]) -> str:
         name = match["name"]
@@ -217,6 +236,10 @@ def _resolve_env_file(profile: Profile, text: str) -> Path:
 
 def read_env_file_pairs(profile: Profile) -> list[tuple[str, str]]:
     """Return what a profile's env_file on this computer sets, empty without one. Raises `InvalidInput`."""
+    return [(name, value) for _, name, value in _read_env_file(profile)]
+
+
+def _read_env_file(profile: Profile) -> list[tuple[FilePosition, str, str]]:
     if profile.env_file is None:
         return []
     path = _resolve_env_file(profile, profile.env_file)
@@ -230,33 +253,31 @@ def read_env_file_pairs(profile: Profile) -> list[tuple[str, str]]:
     return parse_env_file(raw, str(path))
 
 
-def parse_env_file(raw: bytes, file: str) -> list[tuple[str, str]]:
-    """Return the pairs of an env file, as `docker run --env-file` reads it: ``KEY=VALUE`` lines, ``#`` comments, the
+def parse_env_file(raw: bytes, file: str) -> list[tuple[FilePosition, str, str]]:
+    """Return the place, name and value of each pair of an env file, as `docker run --env-file` reads it: ``KEY=VALUE`` lines, ``#`` comments, the
     value unchanged.
 
     Raises `InvalidFile`; messages never contain values.
     """
-    pairs: list[tuple[str, str]] = []
+    pairs: list[tuple[FilePosition, str, str]] = []
     faults: list[FileIssue] = []
     for number, line in enumerate(raw.split(b"\n"), start=1):
-        text = line.removesuffix(b"\r")
+        text, place = line.removesuffix(b"\r"), FilePosition(file, number, 1)
         if not text.strip() or text.lstrip().startswith(b"#"):
             continue
         try:
             name, equals, value = text.decode("utf-8-sig" if number == 1 else "utf-8").partition("=")
         except UnicodeDecodeError:
-            faults.append(FileIssue(FilePosition(file, number, 1), "this is not UTF-8 text"))
+            faults.append(FileIssue(place, "this is not UTF-8 text"))
             continue
         if not equals:
-            faults.append(FileIssue(FilePosition(file, number, 1), "write KEY=VALUE"))
+            faults.append(FileIssue(place, "write KEY=VALUE"))
         elif not _VARIABLE_NAME.fullmatch(name.strip()):
-            faults.append(
-                FileIssue(FilePosition(file, number, 1), f"{quote_source(name.strip())} is not a variable's name")
-            )
+            faults.append(FileIssue(place, f"{quote_source(name.strip())} is not a variable's name"))
         elif "\0" in value:
-            faults.append(FileIssue(FilePosition(file, number, 1), "a NUL is not allowed here"))
+            faults.append(FileIssue(place, "a NUL is not allowed here"))
         else:
-            pairs.append((name.strip(), value))
+            pairs.append((place, name.strip(), value))
     if faults:
         raise InvalidFile(faults)
     return pairs

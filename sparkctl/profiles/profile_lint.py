@@ -23,7 +23,7 @@ from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.secrets import find_secret_arguments, find_secret_values, list_secret_spellings, redact
 from sparkctl.model.text.units import format_duration
 from sparkctl.model.verdict import FieldChange
-from sparkctl.profiles.env_references import find_engine_secrets, read_env_file_pairs
+from sparkctl.profiles.env_references import find_engine_secrets, list_literal_values, read_env_file_pairs
 from sparkctl.profiles.yaml_reader import FileIssue, FilePosition
 
 if TYPE_CHECKING:
@@ -122,7 +122,37 @@ def lint_profile_file(
     ]
     if chosen is not None and chosen.basis is not CatalogueMatch.EXACT:
         found.append(_build_diagnostic(_build_version_message(profile, chosen), tree, secrets))
+    found += _check_env_file(profile, tree)
+    found += [_build_diagnostic(one, tree, secrets) for one in _check_model_mount(profile)]
     return LintResult(path, _sort_diagnostics(found), chosen)
+
+
+def _check_model_mount(profile: Profile) -> Iterator[LintMessage]:
+    """Yield a warning for a model's path that only the image itself could hold."""
+    path = profile.model.path or ""
+    targets = [mount.split(":")[1].rstrip("/") for mount in profile.mounts]
+    if path.startswith("/") and not any(f"{path}/".startswith(f"{target}/") for target in targets):
+        message = f"{path} is in no mount of the profile: the engine finds it only if the image holds it"
+        yield LintMessage(
+            kind=LintRule.CONTAINER_SETTING,
+            level=LintSeverity.WARNING,
+            where=("model", "path"),
+            message=message,
+            on_key=False,
+        )
+
+
+def _check_env_file(profile: Profile, tree: YamlValue) -> list[LintDiagnostic]:
+    """Return what a start refuses in the env_file, or else the values that its reader may not expect."""
+    from sparkctl.profiles.yaml_reader import InvalidFile
+
+    try:
+        return [replace(_issue_to_diagnostic(one), level=LintSeverity.WARNING) for one in list_literal_values(profile)]
+    except InvalidFile as error:
+        return [_issue_to_diagnostic(fault) for fault in error.faults]
+    except InvalidInput as error:
+        place = _find_field_position(("env_file",), tree, on_key=False)
+        return [_issue_to_diagnostic(FileIssue(place, error.message))]
 
 
 def lint_profile(
@@ -135,13 +165,13 @@ def lint_profile(
     """
     loading = took.get(Phase.LOADING)
     chosen = chosen or engine_flags.choose_catalogue(profile.engine, profile.image, profile.engine_version)
-    variables, unread = _read_env_file(profile)
+    variables = _read_env_file(profile)
     if chosen is None:
         traps = check_traps(profile, None, profile.engine_version, loading, variables)
-        return (*traps, *_check_time_limits(profile, took), *unread)
+        return (*traps, *_check_time_limits(profile, took))
     settings = flag_check.read_flag_settings(profile, chosen.catalogue)
     traps = check_traps(profile, settings, chosen.version, loading, variables)
-    around = (*traps, *_check_time_limits(profile, took), *unread)
+    around = (*traps, *_check_time_limits(profile, took))
     flags = flag_check.check_flags(
         profile,
         engines.load_engine(profile.engine),
@@ -154,17 +184,12 @@ def lint_profile(
     return _join_same_places(flags, around)
 
 
-def _read_env_file(profile: Profile) -> tuple[list[tuple[str, str]], tuple[LintMessage, ...]]:
-    """Return what the profile's env_file sets; where it cannot be read, nothing, and a message that says so."""
+def _read_env_file(profile: Profile) -> list[tuple[str, str]]:
+    """Return what the profile's env_file sets; nothing where it cannot be read: a check of the file says so, a start refuses it."""
     try:
-        return read_env_file_pairs(profile), ()
-    except InvalidInput as error:
-        message = f"what env_file sets is not checked: {error.message}"
-        where = ("env_file",)
-        unread = LintMessage(
-            kind=LintRule.CONTAINER_SETTING, level=LintSeverity.INFO, where=where, message=message, on_key=False
-        )
-        return [], (unread,)
+        return read_env_file_pairs(profile)
+    except InvalidInput:
+        return []
 
 
 def _check_time_limits(profile: Profile, took: TimeOfPhases) -> Iterator[LintMessage]:

@@ -30,15 +30,16 @@ from sparkctl.views.text.styled_text import (
 )
 
 _INDENT_COLUMNS, _HANG_COLUMNS = 4, 6
+_CHECK_COLUMNS = max(map(len, Kind))  # no name breaks the column
 LABEL_COLUMNS = 7  # width of the label column of a finding's details
 _JUST_NOW_SECONDS = 1.0  # seconds; a younger finding began with the newest sample
 
 
 def format_finding(found: FindingReported) -> list[str]:
     """Return one line for a finding, and its remedy in a second line if it has one."""
-    lines = [f"  {get_state_symbol(found.severity)} {found.check:12}  {sanitize_line(found.message)}"]
+    lines = [f"  {get_state_symbol(found.severity)} {found.check:{_CHECK_COLUMNS}}  {sanitize_line(found.message)}"]
     if found.remedy:
-        lines.append(f"    {'':12}  try: {sanitize_line(found.remedy)}")
+        lines.append(f"    {'':{_CHECK_COLUMNS}}  try: {sanitize_line(found.remedy)}")
     return lines
 
 

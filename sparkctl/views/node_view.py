@@ -11,7 +11,7 @@ from sparkctl.model.instance import InstanceView
 from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.sample import CpuCluster, NodeProcess, Sample
 from sparkctl.model.text.sanitize import sanitize_line
-from sparkctl.model.text.units import GIB, format_ago, format_capacity, format_time_of_day
+from sparkctl.model.text.units import GIB, format_ago, format_gib, format_time_of_day
 from sparkctl.monitor.kernel_log import is_worth_a_line
 from sparkctl.monitor.sample_series import SeriesName
 from sparkctl.views.meter_view import CLOCK_LIMIT_REASONS, UNKNOWN
@@ -366,8 +366,8 @@ def _render_disks(sample: Sample, space: DrawArea) -> list[TextRow]:
         row = make_row(
             make_label("disk" if not at else ""),
             sanitize_span(pad_text(sanitize_line(one.path), wide), TextStyle.LABEL),
-            Span(f"  {format_capacity(one.free):>11}", TextStyle.VALUE),
-            Span(f" free of {format_capacity(one.total)}", TextStyle.UNIT),
+            Span(f"  {format_gib(one.free):>11}", TextStyle.VALUE),
+            Span(f" free of {format_gib(one.total)}", TextStyle.UNIT),
         )
         rows.append(truncate_row(row, space.columns))
     return rows

@@ -16,7 +16,7 @@ from sparkctl.model.node import NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.model.sample import Cpu, DiskSpace, Gpu, MemoryBar, RdmaLane, Sample, Temperature
 from sparkctl.model.text.sanitize import sanitize_line
-from sparkctl.model.text.units import GIB, format_capacity, format_duration, format_gib
+from sparkctl.model.text.units import GIB, format_duration, format_gib
 from sparkctl.monitor.meters.bandwidth import (
     Bandwidth,
     estimate_instance_bandwidth,
@@ -419,7 +419,7 @@ def _list_cpu_cells(cpu: Cpu | None, temperatures: Sequence[Temperature]) -> lis
 
 
 def _list_disk_cells(disk: DiskSpace) -> list[str]:
-    words = "not there" if disk.total is None else f"{format_capacity(disk.free)} free of {format_capacity(disk.total)}"
+    words = "not there" if disk.total is None else f"{format_gib(disk.free)} free of {format_gib(disk.total)}"
     return [sanitize_line(disk.path), words]
 
 

@@ -275,16 +275,24 @@ def _refuse_cell_options(ctx: click.Context) -> None:
 def _prepare_start(
     name: str, node: tuple[str, ...], *, is_wanted: bool, fallback: Sequence[Node] = ()
 ) -> StartInstance | None:
-    """Return how a profile of this name is started, None if it cannot be. Raises `SparkctlError` then, where it ``is_wanted``.
+    """Return how a profile of this name is started, None if it cannot be. Raises `SparkctlError` then, where it ``is_wanted``, and
+    for one that gives no tokens.
 
     ``fallback``: of these one of a single Spark gets the first where no node was named.
     """
+    from sparkctl.commands.bench.run_bench import refuse_without_tokens
     from sparkctl.commands.start.start_request import build_start_request
     from sparkctl.errors import SparkctlError
     from sparkctl.profiles.profile_library import ProfileLibrary
 
     try:
         profile = ProfileLibrary().load_profile(name)
+    except SparkctlError:
+        if is_wanted:
+            raise
+        return None
+    refuse_without_tokens(name, profile.start.probe)
+    try:
         is_free = bool(fallback) and not node and profile.nodes == 1
         return build_start_request(profile, fallback[:1] if is_free else select_rank_nodes(node, profile), name)
     except (SparkctlError, click.UsageError):

@@ -99,7 +99,7 @@ def up_command(
     from sparkctl.commands.start.start_request import StartInstance
     from sparkctl.commands.switch.switch_request import SwitchInstance
     from sparkctl.engines import load_engine
-    from sparkctl.profiles.env_references import check_env_file_permissions
+    from sparkctl.profiles.env_references import check_env_file_permissions, list_literal_values
     from sparkctl.profiles.profile_library import ProfileLibrary
 
     chosen = ProfileLibrary().load_profile(profile, overrides=overrides)
@@ -110,7 +110,7 @@ def up_command(
         known=list_nodes() if chosen.needs else (),
         words=(profile, *format_overrides(overrides)),
     )  # fmt: skip
-    warnings = check_env_file_permissions(chosen)
+    warnings = (*check_env_file_permissions(chosen), *map(str, list_literal_values(chosen)))
     if replace and not (detach or force or plan_format):
         return PreparedVerb(
             request=SwitchInstance.from_start(request, select_configured_nodes(()), from_up=True),

@@ -93,6 +93,7 @@ _READ_SECONDS = 60.0
 _VERSION_SECONDS, _MAX_VERSION_CHARS = 5.0, 40
 _THOUGHT_TOKENS = 16  # of a question that shows whether an answer begins with thoughts
 _PARSER_FLAGS = ("reasoning-parser", "reasoning-format")
+_WORK_WITHOUT_TOKENS = {"speech": "sound", "embeddings": "vectors", "rerank": "scores"}  # by probe
 _RECEIPT_SECONDS = (0.0, 1.0, 2.0)  # seconds before each look for the guard's receipt
 PRESETS = {  # quick and owner are what owners of a Spark post: al-engr.com/qwen3.6-ngram-vs-nvfp4-mtp and -single-spark-sglang
     "quick": tuple(
@@ -417,6 +418,13 @@ async def _find_guard_action(ctx: CommandContext, emit: Emit, target: BenchTarge
     return describe_guard_kill(found)
 
 
+def refuse_without_tokens(name: str, probe: str | None) -> None:
+    """Raise `OperationRefused` for a service that its ``probe`` shows to give no tokens."""
+    if (what := _WORK_WITHOUT_TOKENS.get(probe or "")) is not None:
+        hint = f"hear it, with its speed: sparkctl say --instance {name} TEXT -o FILE" if probe == "speech" else None
+        raise OperationRefused(f"{name} gives {what}: there are no tokens to measure", hint)
+
+
 async def find_target(stack: AsyncExitStack, ctx: CommandContext, request: MeasureInstance, emit: Emit) -> BenchTarget:
     """Connect to the node of a running instance. Raises `InvalidInput` where it does not run, or runs on several, `NodeError` where
     a node that may have it could not be asked.
@@ -440,6 +448,7 @@ async def find_target(stack: AsyncExitStack, ctx: CommandContext, request: Measu
         where = " and ".join(one.node for one in found)
         raise InvalidInput(f"{request.instance} runs on {where}", f"choose one: --node {found[0].node}")
     endpoint = found[0]
+    refuse_without_tokens(endpoint.instance, endpoint.service)
     if endpoint.needs_key and (endpoint.key is None or not endpoint.models):
         raise OperationRefused(
             f"{request.instance} needs an API key that sparkctl does not know",

@@ -84,8 +84,9 @@ class SwitchStepRunner:
                     lambda: interruptible(self._calculate_fits(), "interrupted before the new one was started"),
                 )
                 forward_steps.verify_memory_released(transaction, fits)
-        if SwitchStep.STARTING in steps:
-            ended = await self._start_new_instance()
+            if SwitchStep.STARTING in steps:  # the guard may still be starting, and the start waits for it
+                ended = await self._start_new_instance()
+        if ended is not None:
             if ended.outcome in _UNFINISHED_OUTCOMES:
                 return await self._build_unfinished_end(ended.message or "", ExitCode(ended.exit_code), ended.node)
             if ended.outcome is not Outcome.READY:

@@ -37,13 +37,10 @@ def parse_duration(text: str | float) -> float:
 
 
 def format_gib(count: int | None) -> str:
-    """Return ``98.4 GiB``, or an em dash where the number is not known."""
+    """Return ``98.4 GiB``, from 1024 on ``2.2 TiB``, or an em dash where the number is not known."""
+    if count is not None and count >= 1024 * GIB:
+        return f"{count / GIB / 1024:.1f} TiB"
     return "—" if count is None else f"{count / GIB:.1f} GiB"
-
-
-def format_capacity(count: int | None) -> str:
-    """Return ``98.4 GiB`` below a TiB, ``2.2 TiB`` from there on, or an em dash where it is not known: for a disk."""
-    return format_gib(count) if count is None or count < 1024 * GIB else f"{count / GIB / 1024:.1f} TiB"
 
 
 def format_size(count: int) -> str:

@@ -160,13 +160,21 @@ class _ComposeReader:
             return
         values = value if isinstance(value, list) else [value]
         for one in values:
+            is_raw = key != "env_file"
             if isinstance(one, dict) and key == "env_file":
-                one = one.get("path")
+                mapping = as_mapping(one)
+                one, is_raw = mapping.get("path"), scalar_text(mapping.get("format")) == "raw"
             self.apply_flag(
                 _DOCKER_FLAGS[key],
                 self.to_profile_text(one),
                 f"{key} {scalar_text(one)}" if len(values) > 1 else key,
             )
+            if not is_raw:
+                self.ledger.add_remark(
+                    "env_file: compose takes off quotes and comments and fills in $NAME; a profile passes the values as they "
+                    "are. `sparkctl profiles check` names such lines.",
+                    "env_file",
+                )
 
     def read_image(self, key: str, value: object) -> None:
         image = resolve_defaults(self.to_profile_text(value))

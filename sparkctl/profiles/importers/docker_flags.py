@@ -26,6 +26,7 @@ _IGNORED_FLAGS = {
     "platform": "the image on the node decides",
     "sig-proxy": "a container in the background gets no keys",
 }
+_WINDOWS_SOURCE = re.compile(r"[A-Za-z]:[^:]*:/")  # a volume's name has two letters at least
 _DOCKER_NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]+")
 _CDI_DEVICE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*/[A-Za-z0-9_.-]+=[A-Za-z0-9_.:-]+")
 _HEALTH_URL = re.compile(r"https?://[^/\s\"']{0,300}+(?P<path>/[!#-&(*-:<-{}~]{0,400}+)(?=[\"'\s|;)]|$)")
@@ -99,7 +100,10 @@ def _apply_env(draft: ProfileDraft, flag: str, value: str, key: str) -> None:
 
 def add_volume(draft: ProfileDraft, text: str, key: str) -> None:
     """Take ``source:target[:options]`` or a target alone."""
-    parts = re.split(r":(?![\\])", text)
+    if _WINDOWS_SOURCE.match(text):
+        draft.ledger.add_unsupported(key, "it begins with a drive of Windows; write the path on the node")
+        return
+    parts = text.split(":")
     if len(parts) == 1:
         draft.ledger.add_unsupported(key, "a volume without a name is lost with its container; name it")
         return

@@ -218,6 +218,8 @@ def apply_policy(imported: ImportResult, is_beside: Callable[[str], bool]) -> Im
     for text in ledger.list_unused_allow_values():
         ledger.add_remark(f"--allow {text} had no effect: the source has nothing of that name with exactly this value.")
     gone = {one.field for one in withheld}
+    # what was said of a variable or flag before it was withheld is not true any more
+    ledger.remarks[:] = [one for one in ledger.remarks if one.path not in gone or "." not in (one.path or "")]
     comments = tuple(comment for comment in imported.comments if comment[0] not in gone)
     return replace(imported, profile=profile, comments=comments)
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from pathlib import PurePath
 
 from sparkctl.engines import FALLBACK_ENGINE, load_engine
 from sparkctl.engines.engine_flags import find_shell_script
+from sparkctl.engines.traps.profile_traps import check_traps
 from sparkctl.errors import InvalidInput
 from sparkctl.model.launch_plan import DockerRunSpec, PhaseTimeouts
 from sparkctl.model.lazy_dataclass import dataclass
@@ -317,6 +318,10 @@ def build_imported_profile(draft: ProfileDraft, engines: Sequence[str], name: st
             for key, value in draft.ledger.extra.items()
         ),
     )
+    # a line for a shell names the engine's program, which some images start themselves; a container's own words stay as they are
+    is_doubled = any(one.setting == "command=[]" for one in check_traps(profile, None, None, None))
+    if draft.kind is SourceFormat.COMMAND and is_doubled:
+        profile = replace(profile, command=())
     comments = tuple((remark.path, remark.text) for remark in draft.ledger.remarks if remark.path is not None)
     return ImportResult(draft.kind, profile, draft.ledger, comments)
 

@@ -319,6 +319,17 @@ def render_acceptance(one: InstanceView, seen: NodeTileModel | None, space: Draw
     return (*spans, *curve)
 
 
+def _format_concurrency(text: str) -> str:
+    """Return ``148 whole contexts``, or ``8 at once`` for a number of requests."""
+    if "." not in text:
+        return f"{text} at once"
+    try:
+        number = float(text)
+    except ValueError:
+        return f"{text} whole contexts"
+    return f"{number:.{0 if number >= 10 else 1}f} whole contexts"
+
+
 def render_engine_facts(one: InstanceView, space: DrawArea) -> TextRow | None:
     """Return facts from the engine's log: number format, attention backend, KV cache size, most requests at once, as
     many as fit; None if nothing is known."""
@@ -336,8 +347,7 @@ def render_engine_facts(one: InstanceView, space: DrawArea) -> TextRow | None:
     if (kv := facts.get(EngineFactName.KV_CACHE_TOKENS)) is not None:
         badges.append(sanitize_span(f"KV {_format_token_count(kv.value, short=not is_roomy)} tokens", TextStyle.VALUE))
     if (most := facts.get(EngineFactName.MAX_CONCURRENCY)) is not None:
-        unit = "whole contexts" if "." in most.value else "at once"  # of full context, or requests
-        badges.append(sanitize_span(f"{most.value} {unit}", TextStyle.VALUE))
+        badges.append(sanitize_span(_format_concurrency(most.value), TextStyle.VALUE))
     if (method := facts.get(EngineFactName.SPECULATIVE_METHOD)) is not None:
         badges.append(sanitize_span(method.value, TextStyle.VALUE))
     shown = make_row(make_label("engine"))

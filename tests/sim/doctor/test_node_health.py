@@ -200,7 +200,7 @@ async def test_restarts_and_a_loop_are_found(tmp_path: Path) -> None:
 def test_top_shows_what_one_look_can_tell() -> None:
     ran = run_demo("top", "--once", scenario="trouble")
     assert ran.returncode == 0, ran.stderr
-    assert "▲ only 14.0 GiB of 3605.5 GiB free for /var/lib/docker" in ran.stdout
+    assert "▲ only 14.0 GiB of 3.5 TiB free for /var/lib/docker" in ran.stdout
     assert "try: leave NCCL_IB_GID_INDEX out of env" in ran.stdout
     one, two = json.loads(run_demo("top", "--once", "--json", scenario="trouble").stdout)["nodes"]
     assert [finding["kind"] for finding in one["findings"]] == ["disk"]

@@ -66,6 +66,8 @@ def test_a_cell_has_the_generators_figures_and_ours() -> None:
         (("bench", "qwen36-ngram", *SIZES, "--book", "/nowhere.txt"), 2, "/nowhere.txt"),
         (("bench", "qwen36-ngram", *SIZES, "--tokenizer", "/nowhere"), 2, "/nowhere has no tokenizer.json"),
         (("bench", "--resume", "99"), 2, "no benchmark 99"),
+        (("bench", "kokoro-tts", *SIZES), 6, "kokoro-tts gives sound: there are no tokens to measure"),
+        (("bench", "kokoro-tts", "--by-domain"), 6, "kokoro-tts gives sound: there are no tokens to measure"),
     ],
 )
 def test_what_cannot_be_measured_is_refused_before(words: tuple[str, ...], code: int, says: str) -> None:

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from sparkctl.clock import SystemClock
+from sparkctl.commands.list_endpoints import list_endpoints
 from sparkctl.commands.show_log import ShowLog, show_log
 from sparkctl.commands.stop.stop_instance import StopInstance, stop_instance
 from sparkctl.config import load_config
@@ -196,3 +197,16 @@ async def test_status_says_that_a_ready_engine_stops_once_its_log_says_so(
     assert one.phase is Phase.STOPPING
     assert (one.detail or "").startswith("it was asked to stop; ")
     assert not view.is_healthy, "`status --check` is not 0"
+
+
+@pytest.mark.simulation("speech", **FAST)
+async def test_a_voice_without_a_list_of_models_is_asked_with_our_mark_alone(
+    sparks: SimulatedSparks, ctx: CommandContext
+) -> None:
+    nodes = load_config(sparks.config_path).nodes
+    await read_node_statuses(ctx, nodes)
+    await list_endpoints(ctx, nodes)
+    whole = await collect_log_lines(show_log(ctx, ShowLog(instance="orpheus-tts", nodes=nodes[1:], everything=True)))
+    asked = [line.text for line in whole if "HTTP/1.1" in line.text]
+    assert any(f"/v1/models?{REQUEST_MARK}" in text for text in asked), asked
+    assert [text for text in asked if REQUEST_MARK not in text] == []

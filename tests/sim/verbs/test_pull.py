@@ -455,7 +455,7 @@ async def test_an_image_is_built_once_and_again_when_its_source_changes(
     events = await collect_events(pull_profile(ctx, make_request(sparks, *sets, nodes=2, model=False)))
     assert find_command_end(events).outcome is Outcome.DONE, find_command_end(events)
     (part,) = next(one for one in events if isinstance(one, PartsMissing) and one.node == "spark1").parts
-    assert part.sentence.endswith("to build from https://example.org/vllm.git#main:docker; 2273.8 GiB free there")
+    assert part.sentence.endswith("to build from https://example.org/vllm.git#main:docker; 2.2 TiB free there")
     steps = [one.step for one in events if isinstance(one, PhaseChanged) and one.step is not None]
     assert [(one.done, one.total) for one in steps if one.name == "build"] == [(None, None), (1, 3), (2, 3), (3, 3)]
     lines = [line.text for one in events if isinstance(one, LogArrived) for line in one.lines]

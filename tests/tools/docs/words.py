@@ -375,7 +375,10 @@ LINT_RULES: dict[LintRule, tuple[str, str]] = {
     LintRule.LONG_CONTEXT: (_INFO, "what a very long context costs"),
     LintRule.SLOW_DRAFTS: (_INFO, "owners measured such drafts slower than none; compare both in `top`"),
     LintRule.NO_METRICS: (_INFO, "without this flag the engine has no `/metrics`"),
-    LintRule.CONTAINER_SETTING: (_WARNING, "a variable or an option of the container is known to hurt on a Spark"),
+    LintRule.CONTAINER_SETTING: (
+        _WARNING,
+        "a variable or an option of the container is known to hurt on a Spark, or the model is in no mount",
+    ),
     LintRule.TIME_LIMIT: (_WARNING, "such a start took longer than the limit allows, by your own history"),
     LintRule.PATCHED_FLAG: (_INFO, "`patched_flags` names it, so it was not checked"),
     LintRule.ENGINE_VERSION: (_INFO, "the version is unknown or not in the catalogue; names the version used instead"),

@@ -182,13 +182,10 @@ def test_what_an_env_file_sets_is_checked(tmp_path: Path) -> None:
         TRAPS["pinned-gid"],
         lint_case(tmp_path, "vllm", "x/vllm:0.19.1", "/m", "env_file: my.env\nenv: {NCCL_IB_GID_INDEX: ''}"),
     )
-    (tmp_path / "my.env").unlink()
-    lines = lint_case(tmp_path, "vllm", "x/vllm:0.19.1", "/m", "env_file: my.env")
-    assert [line for line in lines if "what env_file sets is not checked: " in line and "No such file" in line]
 
 
 def test_nobody_is_warned_of_a_quiet_profile(tmp_path: Path) -> None:
-    lines = lint_case(tmp_path, "vllm", "x/vllm:0.32.0", "/m", "args: {gpu-memory-utilization: 0.8}")
+    lines = lint_case(tmp_path, "vllm", "x/vllm:0.32.0", "a/m", "args: {gpu-memory-utilization: 0.8}")
     assert [line for line in lines if ": info[" not in line] == []
 
 

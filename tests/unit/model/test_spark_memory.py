@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sparkctl.model import node
-from sparkctl.model.text.units import GIB
+from sparkctl.model.text.units import GIB, format_gib, format_size
 from sparkctl.profiles.profile_library import ProfileLibrary
 
 ROOT = Path(node.__file__).parents[2]
@@ -47,3 +47,12 @@ def test_a_vllm_profile_expects_its_share_of_all_memory(name: str) -> None:
         pytest.skip("no share of all memory")
     claimed = float(share) * node.TOTAL_BYTES
     assert -GIB / 4 <= profile.expected_memory - claimed <= GIB  # whole GiB
+
+
+@pytest.mark.parametrize(
+    ("count", "words"),
+    [(None, "—"), (int(98.4 * GIB), "98.4 GiB"), (1023 * GIB, "1023.0 GiB"), (int(2273.8 * GIB), "2.2 TiB")],
+)
+def test_a_size_of_a_disk_is_told_in_tib(count: int | None, words: str) -> None:
+    assert format_gib(count) == words
+    assert count is None or format_size(count) == words

@@ -13,7 +13,7 @@ from sparkctl.errors import InvalidInput
 from sparkctl.model.launch_plan import ContainerLabel, GuardRule, LaunchPlan, Mount, ReadinessRule
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.profile import Profile
-from sparkctl.profiles.env_references import check_env_file_permissions, parse_env_file
+from sparkctl.profiles.env_references import check_env_file_permissions, list_literal_values, parse_env_file
 from sparkctl.profiles.launch_planning import build_launch_plan, choose_container_name
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.profiles.yaml_reader import InvalidFile
@@ -111,6 +111,21 @@ def test_an_env_file_is_read_beside_the_profile_and_env_wins(tmp_path: Path) -> 
     (tmp_path / "secrets.env").unlink()
     with pytest.raises(InvalidInput, match="the env_file of mine cannot be read: No such file"):
         plan_profile(profile)
+
+
+def test_values_of_an_env_file_that_compose_reads_otherwise_are_named(tmp_path: Path) -> None:
+    text = 'A="a b"\nB= \'q\' # x\nC=1 # comment\nD=${HOME}/x\nE=$HOME\nF=a#b\nG=it\'s\nH={"a": 1}\nI=pa$$\n'
+    (tmp_path / "own.env").write_text(text)
+    profile = load_profile_text(tmp_path, "env_file: own.env\n")
+    found = [str(one).removeprefix(f"{tmp_path}/").partition(" too")[0] for one in list_literal_values(profile)]
+    assert found == [
+        "own.env:1:1: A gets the quotes",
+        "own.env:2:1: B gets the quotes",
+        "own.env:2:1: B gets the `#` and what follows",
+        "own.env:3:1: C gets the `#` and what follows",
+        "own.env:4:1: D gets the `$` unreplaced",
+        "own.env:5:1: E gets the `$` unreplaced",
+    ]
 
 
 def test_a_broken_env_file_says_where_and_never_what() -> None:

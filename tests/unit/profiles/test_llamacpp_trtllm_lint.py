@@ -25,7 +25,9 @@ def lint_profile_text(tmp_path: Path, text: str) -> list[str]:
     return [
         line
         for line in found
-        if not line.partition(" ")[2].startswith(("info[container-setting]", "warning[known-trap]"))
+        if not line.partition(" ")[2].startswith(
+            ("info[container-setting]", "warning[container-setting]", "warning[known-trap]")
+        )
     ]
 
 

@@ -39,6 +39,7 @@ def lint_profile_text(tmp_path: Path, text: str, version: str | None = None) -> 
     path.write_text(text)
     checked = profile_lint.lint_profile_file(ProfileLibrary(tmp_path / "none", tmp_path / "none"), path, version)
     found = [str(one).removeprefix(f"{path}:") for one in checked.diagnostics]
+    found = [line for line in found if "is in no mount" not in line]  # the texts here are about flags
     return [line for line in found if " info[" not in line or not is_of_catalogue(line)]
 
 
@@ -675,3 +676,28 @@ def test_a_value_that_a_later_version_takes_is_said_to_be_in_builds_after_the_re
         "vLLM 0.20.2 takes it, and so may a build made after the release of 0.19.1: list speculative-config in "
         "patched_flags then"
     )
+
+
+def test_what_a_start_refuses_in_the_env_file_is_an_error_of_the_check(tmp_path: Path) -> None:
+    text = "schema: 1\nname: mine\nengine: container\nimage: x/y:1\nenv_file: own.env\n"
+    assert get_only_line(lint_profile_text(tmp_path, text)).startswith("5:11: error[profile]: ")  # there is no file
+    (tmp_path / "own.env").write_text("export A=1\nPATH\nB=1\n")
+    found = [line.removeprefix(f"{tmp_path}/") for line in lint_profile_text(tmp_path, text)]
+    assert found == [
+        "own.env:1:1: error[profile]: `export A` is not a variable's name",
+        "own.env:2:1: error[profile]: write KEY=VALUE",
+    ]
+    (tmp_path / "own.env").write_text("A='q'\n")
+    assert get_only_line(lint_profile_text(tmp_path, text)).startswith(
+        f"{tmp_path}/own.env:1:1: warning[profile]: A gets"
+    )
+
+
+def test_a_model_in_no_mount_is_a_warning(tmp_path: Path) -> None:
+    text = "schema: 1\nname: mine\nengine: container\nimage: x/y:1\nmodel: {path: /models/x.gguf}\n"
+    path = tmp_path / "mine.yaml"
+    for mounts, said in (("", 1), ("mounts: [/data:/model]\n", 1), ("mounts: [/data:/models/]\n", 0), ("mounts: [cache:/:ro]\n", 0),
+                         ("mounts: [/data/x.gguf:/models/x.gguf]\n", 0)):  # fmt: skip
+        path.write_text(text + mounts)
+        found = profile_lint.lint_profile_file(ProfileLibrary(tmp_path / "none", tmp_path / "none"), path).diagnostics
+        assert ["is in no mount" in one.message for one in found] == [True] * said, mounts

@@ -7,7 +7,7 @@ from dataclasses import replace
 from sparkctl.model.events import FindingReported
 from sparkctl.model.finding import Finding, FindingEvidence, FindingKind, Severity
 from sparkctl.model.node import NodeName
-from sparkctl.views.finding_view import format_node_findings, render_finding
+from sparkctl.views.finding_view import format_finding, format_node_findings, render_finding
 from sparkctl.views.text.styled_text import join_text
 
 STUCK = Finding(
@@ -53,3 +53,15 @@ def test_each_row_of_a_finding_begins_below_its_first_word() -> None:
     assert max(map(len, rows)) <= 44
     indents = {len(row) - len(row.lstrip()) for row in rows if row.startswith(" ")}
     assert indents == {len("seen   ")}, rows
+
+
+def test_no_name_of_a_check_breaks_the_column_of_doctor() -> None:
+    said = [
+        FindingReported(
+            ts=1.0, node=NodeName("spark1"), check=kind, severity=Severity.GOOD, message="words", remedy="do"
+        )
+        for kind in FindingKind
+    ]
+    lines = [line for one in said for line in format_finding(one)]
+    assert {line.index("words") for line in lines[::2]} == {line.index("try: do") for line in lines[1::2]}
+    assert len({line.index("words") for line in lines[::2]}) == 1

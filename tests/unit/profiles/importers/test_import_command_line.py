@@ -131,3 +131,25 @@ def test_a_quote_that_is_not_closed_is_told() -> None:
 def test_a_recipe_with_such_a_line_in_it_stays_a_recipe() -> None:
     recipe = "model: x/Some-1B\ncontainer: img:1\ncommand: |\n  vllm serve {model} --port 8000\n"
     assert import_line(recipe).kind is SourceFormat.SPARKRUN
+
+
+@pytest.mark.parametrize(
+    ("image", "command"), [("vllm/vllm-openai:v0.33.0", ()), ("vllm/vllm-openai:v0.19.1", ()), ("x/vllm:0.33.0", None)]
+)
+def test_an_image_that_starts_the_engine_itself_gets_no_second_command(
+    image: str, command: tuple[str, ...] | None
+) -> None:
+    assert import_line("vllm serve Qwen/Qwen3-8B --port 8000", container=image).profile.command == command
+
+
+@pytest.mark.parametrize(
+    ("mount", "option"),
+    [
+        ("type=tmpfs,destination=/dev/shm,tmpfs-size=16g", "/dev/shm:size=16g"),
+        ("type=tmpfs,dst=/x,tmpfs-size=1g,tmpfs-mode=1770", "/x:size=1g,mode=1770"),
+        ("type=tmpfs,target=/x", "/x"),
+    ],
+)
+def test_a_mount_of_memory_keeps_its_size(mount: str, option: str) -> None:
+    found = import_line(f"docker run --mount {mount} x/vllm:0.33.0 vllm serve /m")
+    assert ("tmpfs", option) in found.profile.container.options

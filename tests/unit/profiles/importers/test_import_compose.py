@@ -156,3 +156,14 @@ def test_a_default_of_several_words_is_split_as_compose_does() -> None:
     assert "ENGINE_ARGS: not set in the text" in " ".join(remark.text for remark in written.imported.ledger.remarks)
     spread = import_and_check(text, defined={"ENGINE_ARGS": "--max-model-len 4096"})
     assert dict(spread.profile.args)["max-model-len"] == "4096"
+
+
+def test_an_env_file_that_compose_reads_in_its_own_way_is_told() -> None:
+    def read_remarks(env_file: str) -> str:
+        text = f"services: {{a: {{image: 'a/b:1', env_file: {env_file}}}}}\n"
+        written = import_and_check(text, "compose.yaml", is_beside=lambda name: True)
+        return " ".join(one.text for one in written.imported.ledger.remarks)
+
+    assert "takes off quotes" in read_remarks("x.env")
+    assert "takes off quotes" in read_remarks("[{path: x.env}]")
+    assert "quotes" not in read_remarks("[{path: x.env, format: raw}]")

@@ -375,3 +375,13 @@ def test_the_flags_in_the_script_of_a_shell_as_entry_point_are_read() -> None:
     assert [flag.word for flag in collect_profile_flags(profile)] == ["--gpu-memory-utilization"]
     assert CommandFlags(("-c", script), "bash").get_fraction("gpu-memory-utilization") == 0.8
     assert CommandFlags(("-c", "8192"), "llama-server").get_count("c") == 8192
+
+
+@pytest.mark.parametrize("source", [r"C:\Users\me\models", r'"C:\Users\me\models"', "C:/Users/me/models"])
+def test_a_directory_of_windows_is_left_out_once(source: str) -> None:
+    written = import_and_check(f"docker run -v {source}:/models -v cache:/m:ro {IMAGE} --model /models/x")
+    (left,) = [
+        one for one in written.imported.ledger.list_keys_by_outcome(KeyOutcome.UNSUPPORTED) if "models" in one.key
+    ]
+    assert "a drive of Windows" in (left.why or "")
+    assert written.profile.mounts == ("cache:/m:ro",)

@@ -500,3 +500,11 @@ def test_a_build_runs_code_and_comes_only_if_allowed(allowed: tuple[str, ...]) -
     beside = {"engine": "container", "name": "x", "build": "https://example.org/x.git#main"}
     written = import_and_check(*build_source("docker", beside), allow=allowed)
     assert written.profile.build == (beside["build"] if allowed else None)
+
+
+def test_a_withheld_secret_is_not_said_to_be_taken_from_the_environment() -> None:
+    written = import_and_check("docker run -e AWS_SECRET=foo -e HF_TOKEN=hf_x vllm/vllm-openai:v1 --model m\n")
+    assert "env.AWS_SECRET" in " ".join(list_keys_of(written, KeyOutcome.WITHHELD)).replace("-e ", "env.")
+    remarks = " ".join(one.text for one in written.imported.ledger.remarks)
+    assert "AWS_SECRET" not in remarks
+    assert "HF_TOKEN" in remarks

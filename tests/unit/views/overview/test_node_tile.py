@@ -656,7 +656,7 @@ def test_by_what_it_computes_stands_on_its_tile_as_far_as_there_is_room() -> Non
         facts=facts,
     )
     lines = join_text(render_engine_facts(one, DrawArea(90)) or ())
-    assert lines == "engine  ▲ Marlin fallback · attention flashinfer · KV 512,432 tokens · 7.25 whole contexts"
+    assert lines == "engine  ▲ Marlin fallback · attention flashinfer · KV 512,432 tokens · 7.2 whole contexts"
     assert (
         join_text(render_engine_facts(one, DrawArea(58)) or ())
         == "engine  ▲ Marlin fallback · flashinfer · KV 512,432 tokens"
@@ -743,3 +743,12 @@ def test_events_and_log_lines_have_a_time_and_where_needed_its_day() -> None:
     dated = [" 07-27 12:00  spark1 ", " 11:00:00     spark1 ", " 07-27 11:00  spark1 "]
     assert list_beginnings(past=(before,), lines=(said,)) == [one[:20] for one in dated]
     assert list_beginnings(lines=(replace(said, when="9999-12-31T23:59:59+00:00"),)), "a node can send any time"
+
+
+@pytest.mark.parametrize(
+    ("value", "words"), [("147.51", "148 whole contexts"), ("1.53", "1.5 whole contexts"), ("48", "48 at once")]
+)
+def test_how_many_contexts_fit_is_a_plain_number(value: str, words: str) -> None:
+    fact = EngineFact(EngineFactName.MAX_CONCURRENCY, value)
+    row = render_engine_facts(replace(READY, facts=(fact,)), DrawArea(90))
+    assert join_text(row or ()) == f"engine  {words}"
