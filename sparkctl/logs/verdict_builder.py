@@ -192,6 +192,9 @@ OUT_OF_MEMORY_CAUSES = _MEMORY_CAUSES | {
     FailureCause.HOST_MEMORY,
     FailureCause.GUARD_STOPPED,
 }
+_STOP_OTHERS_PATTERN = re.compile(
+    r"Stop what(?:ever)? else holds memory on the node(?: \([^()]*\))?(?:\. ?|, (?:or )?(?P<next>\w))"
+)
 _MIN_HOLDER_BYTES = GIB  # what holds less is not worth a stop
 _MAX_HOLDERS = 4
 _LATER_LINES_TEXT = "The lines after this one name"  # the remedy of a line that announces an error
@@ -267,8 +270,14 @@ def add_memory_holders(verdict: Verdict, holders: Sequence[MemoryHolder], total:
     verdict = replace(verdict, evidence=(*verdict.evidence, *evidence))
     if 2 * sum(one.held or 0 for one in large) <= total:
         return replace(verdict, remedy=f"{verdict.remedy} You can also stop what else holds memory there: {stop}.")
-    rest = f"If they must stay, lower {verdict.field}." if verdict.field else f"Else: {verdict.remedy}"
-    remedy = f"Most of the memory is held by others. Stop what can be spared, then start this again: {stop}. {rest}"
+    own = _STOP_OTHERS_PATTERN.sub(
+        lambda match: (match["next"] or "").upper(), verdict.remedy
+    ).strip()  # they were just named
+    rest = f"Else: {own}" if own else ""
+    rest = f"If they must stay, lower {verdict.field}." if verdict.field else rest
+    remedy = (
+        f"Most of the memory is held by others. Stop what can be spared, then start this again: {stop}. {rest}".rstrip()
+    )
     return replace(verdict, remedy=remedy, edit=None, again=None)
 
 

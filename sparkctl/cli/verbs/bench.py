@@ -516,7 +516,10 @@ def _choose_runs(store: BenchStore, before: str | None, after: str | None) -> tu
         return names[0] != names[1] and bool(run.setup.prompts) == bool(new.setup.prompts)
 
     if before is not None and after is not None:
-        return find(before), find(after)
+        pair = find(before), find(after)
+        if pair[0].number == pair[1].number:
+            raise InvalidInput(f"{before} and {after} are the same benchmark, {pair[0].number}", "sparkctl bench list")
+        return pair
     new = find(before) if before is not None else next(iter(runs), None)
     old = None if new is None else next((run for run in runs if is_other_kind(run, new)), None)
     if new is None or old is None:

@@ -388,7 +388,16 @@ def import_command(
 
 
 def _read_source(source: tuple[str, ...]) -> str:
-    """Return the source: stdin for a dash, one word unchanged, several words joined to a shell line."""
+    """Return the source: stdin for a dash, one word unchanged, several words joined to a shell line.
+
+    Raises `InvalidInput` for several files.
+    """
+    if len(source) > 1 and all(Path(word).is_file() for word in source):
+        from sparkctl.errors import InvalidInput
+
+        raise InvalidInput(
+            f"{len(source)} files: one is imported at a time", f"sparkctl profiles import {shlex.quote(source[0])}"
+        )
     if source == ("-",):
         return sys.stdin.buffer.read(1 << 20).decode("utf-8-sig", "replace")
     return source[0] if len(source) == 1 else shlex.join(source)

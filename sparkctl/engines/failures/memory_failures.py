@@ -25,7 +25,7 @@ _OTHER_DEVICES = (
 )
 
 
-def _format_asked_size(groups: MatchGroups) -> MatchGroups:
+def format_asked_size(groups: MatchGroups) -> MatchGroups:
     """Return the bytes that were asked for as a size."""
     count = next((groups[name] for name in ("bytes", "wanted", "tensor", "device") if name in groups), None)
     return {} if count is None else {"asked": format_size(int(count))}
@@ -125,7 +125,7 @@ def cuda_memory_rules(
                 "can't malloc ",
                 "can't allocate ",
             ),
-            worked_out=_format_asked_size,
+            worked_out=format_asked_size,
             on=on,
             weight=min(weight, FailureWeight.LIKELY),
             change=change,

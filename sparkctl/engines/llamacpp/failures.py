@@ -5,7 +5,7 @@ from __future__ import annotations
 from sparkctl.engines.base import FailureWeight
 from sparkctl.engines.failures.docker_failures import GPUS_REMEDY
 from sparkctl.engines.failures.library_failures import GPU_FAULTS, MEMORY_WORDS
-from sparkctl.engines.failures.memory_failures import CUDA_OUT_OF_MEMORY_TEXT, cuda_memory_rules
+from sparkctl.engines.failures.memory_failures import CUDA_OUT_OF_MEMORY_TEXT, cuda_memory_rules, format_asked_size
 from sparkctl.engines.log_rules import EXCEPTION_PREFIX, failure_rule
 from sparkctl.model.verdict import DROP_CACHES_REMEDY, FailureCause
 
@@ -34,6 +34,17 @@ MEMORY_FAILURES = (
         f"Lower args.ubatch-size or {CONTEXT_FIELD}. {DROP_CACHES_REMEDY}",
         needle="failed to allocate compute",
         on="args.ubatch-size",  # not fatal: the server may try again, without pipeline parallelism
+    ),
+    failure_rule(
+        r"gallocr_reserve\w*: failed to allocate \w+ buffer of size (?P<bytes>\d+)",
+        FailureCause.CUDA_OUT_OF_MEMORY,
+        "The memory ran out for the buffers in which prompts are computed: they need {asked}.",
+        f"Lower args.ubatch-size or {CONTEXT_FIELD}, and set args.flash-attn to on: without it they grow with the context. "
+        f"{DROP_CACHES_REMEDY}",
+        needle="gallocr_reserve",
+        worked_out=format_asked_size,
+        on="args.ubatch-size",
+        weight=FailureWeight.LIKELY,  # the server may try again, without pipeline parallelism
     ),
     failure_rule(
         r"unable to allocate (?P<device>\w+) buffer",
@@ -99,9 +110,9 @@ CUDA_FAILURES = (
         weight=FailureWeight.DEATH,
     ),
     failure_rule(
-        r"^(?:[\w.]{1,40} abort:\d+: |\S+:\d+: )?GGML_ASSERT\((?P<what>.*)\) failed|^\.{0,200}GGML_ASSERT: (?P<place>\S.*)",
+        r"^(?:[\w.]{1,40} abort:\d+: |(?:\S*/)?(?P<at>[^\s/]+:\d+): )?GGML_ASSERT\((?P<what>.*)\) failed|^\.{0,200}GGML_ASSERT: (?P<place>\S.*)",
         FailureCause.CRASHED,
-        "llama.cpp failed its own check[: {what}][: {place}]",
+        "llama.cpp failed its own check[ in {at}][: GGML_ASSERT({what})][: {place}]",
         "Take a newer build, and look for this check among the issues of llama.cpp.",
         needle="GGML_ASSERT",
         fatal=True,

@@ -687,9 +687,10 @@ class LogView(LogScrollView, can_focus=True):
         self.repaint()
 
     def adopt_settings(self, other: LogView) -> None:
-        """Wrap lines and show times and numbers as another view does."""
+        """Wrap lines, show times and numbers, and filter as another view does."""
         self.position.layout.is_wrapped = other.position.layout.is_wrapped
         self.renderer.has_times, self.renderer.has_numbers = other.renderer.has_times, other.renderer.has_numbers
+        self.filter.set_filter(other.filter.only)
 
     def toggle_wrap(self) -> None:
         """Wrap long lines, or not."""

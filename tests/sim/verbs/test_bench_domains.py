@@ -212,6 +212,8 @@ def test_a_picture_is_drawn_and_a_wrong_name_is_refused(
     assert invoke_command_line(words) == 0
     output = capfd.readouterr().out
     assert "100% better" in output
+    assert invoke_command_line(["bench", "compare", "2", "model-2"]) == 2
+    assert "2 and model-2 are the same benchmark, 2" in capfd.readouterr().err
     assert "20.0-22.0" in output
     assert "Generation by concurrency" in output
     assert png.read_bytes().startswith(PNG_BEGIN)

@@ -361,8 +361,11 @@ async def test_all_logs_at_once_through_a_break_without_gap_or_double(tmp_path: 
         await wait_for_text(pilot, lambda text: text.count("● ready") == 2)
         await pilot.press("l")
         await wait_for_text(pilot, "sparkctl › spark1 › qwen36-ngram › log")
-        await pilot.press("w", "t", "number_sign", "M")
+        await pilot.press("w", "t", "number_sign", "ampersand", "z", "z", "enter", "M")
         await wait_for_text(pilot, "sparkctl › all logs")
+        view = await wait_for_log_view(pilot, lambda view: bool(view.buffer.sources[1:]))
+        assert view.state.only == "zz", "the filter stays, too"
+        await pilot.press("escape")
         view = await wait_for_log_view(
             pilot, lambda view: len({line.source for line in view.buffer.read_lines(0, 10_000)}) == 2
         )

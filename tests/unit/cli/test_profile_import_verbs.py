@@ -182,3 +182,12 @@ def test_an_export_holds_no_default_that_is_a_secret(
     assert "The default of HF_TOKEN in env.A looks like a secret" in err
     assert "8000" in out
     assert "EMPTY" in out
+
+
+def test_several_files_are_refused_as_such(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = [tmp_path / "a.yaml", tmp_path / "b.yaml"]
+    for file in files:
+        file.write_text("services: {a: {image: 'x/y:1'}}\n")
+    code, _, err = run_command_line(capsys, "profiles", "import", *map(str, files))
+    assert code == 2
+    assert "2 files: one is imported at a time" in err

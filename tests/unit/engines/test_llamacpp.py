@@ -224,6 +224,12 @@ E srv  llama_server: exiting due to model loading error
             "args.ctx-size",
         ),
         (
+            "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 279356.51 MiB on device 0: cudaMalloc failed: out of "
+            "memory\nggml_gallocr_reserve_n: failed to allocate CUDA0 buffer of size 292926534144",
+            FailureCause.CUDA_OUT_OF_MEMORY,
+            "args.ubatch-size",
+        ),
+        (
             "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 9.00 MiB on device 0: cudaMalloc failed: out of memory",
             FailureCause.CUDA_OUT_OF_MEMORY,
             "args.ctx-size",
@@ -397,3 +403,9 @@ def test_a_context_beyond_the_trained_one_is_told() -> None:
     line = "llama_context: n_ctx_seq (200000) > n_ctx_train (40960) -- possible training context overflow\n"
     assert list_facts(line)[EngineFactName.TRAINED_CONTEXT].value == "40960, and it runs with 200000"
     assert EngineFactName.TRAINED_CONTEXT not in list_facts(line.replace("> n_ctx", "< n_ctx"))
+
+
+def test_a_check_of_its_own_is_named_with_its_place() -> None:
+    line = "/home/me/llama.cpp/ggml/src/ggml-cuda/ggml-cuda.cu:3927: GGML_ASSERT(ok) failed"
+    summary = read_engine_log("llamacpp", line).root.summary
+    assert summary == "llama.cpp failed its own check in ggml-cuda.cu:3927: GGML_ASSERT(ok)"

@@ -343,6 +343,26 @@ def test_who_holds_most_of_the_memory_is_named_and_stopped_first(
     assert (verdict.edit, verdict.again) == (None, None), "less for itself does not help"
 
 
+@pytest.mark.parametrize(
+    ("remedy", "rest"),
+    [
+        (
+            "Drop it. Stop what else holds memory on the node, or take a smaller model.",
+            " Else: Drop it. Take a smaller model.",
+        ),
+        ("Stop what else holds memory on the node (also an engine core), lower X.", " Else: Lower X."),
+        ("Stop whatever else holds memory on the node.", ""),
+    ],
+)
+def test_to_stop_the_others_is_said_once(
+    plan: LaunchPlan, read: Reader, container: Make, remedy: str, rest: str
+) -> None:
+    found = start_verdict.build_exit_verdict(plan, read(OOM), make_ended_container(container, 1))
+    found = replace(found, field=None, remedy=remedy)
+    verdict = verdict_builder.add_memory_holders(found, make_holders(("qwen36", 96, True)), 120 * GIB)
+    assert verdict.remedy.endswith(f"sparkctl down qwen36.{rest}")
+
+
 def test_small_holders_are_named_after_the_remedy_and_other_causes_have_none(
     plan: LaunchPlan, read: Reader, container: Make
 ) -> None:
