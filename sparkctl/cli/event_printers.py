@@ -451,13 +451,15 @@ class LaunchPlanPrinter(TextPrinter):
         super().__init__()
         self.plan_format = plan_format
         self._plans: list[LaunchPlanned] = []
+        self._lacks_something = False
 
     def print_event(self, event: Event) -> None:
-        """Print the plans at the end, unless the start would be refused."""
+        """Print the plans at the end, unless the start would be refused for more than what is still to be got."""
         if isinstance(event, LaunchPlanned):
             self._plans.append(event)
             return
-        if isinstance(event, CommandEnded) and not event.exit_code:
+        self._lacks_something |= isinstance(event, PartsMissing)
+        if isinstance(event, CommandEnded) and (not event.exit_code or self._lacks_something):
             for plan in self._plans:
                 self._print_plan(plan)
         super().print_event(event)
@@ -608,6 +610,7 @@ class EstimatePrinter(TextPrinter):
         self._missing: dict[str, tuple[MissingPart, ...]] = {}  # by node, of the profile itself
         self._shared: dict[str, None] = {}  # commands for all Sparks together, in order
         self._pulls: dict[str, None] = {}  # commands that get what is missing, in order
+        self._later: dict[str, None] = {}  # commands that follow those, in order
         self._waiting: MemoryFitEvaluated | None = None  # not printed yet: what is missing there comes next
 
     @property
@@ -679,6 +682,8 @@ class EstimatePrinter(TextPrinter):
         self._fits.append(fit)
         if fit.sparks > 1:
             self._shared |= dict.fromkeys(event.commands)
+        elif missing is not None:
+            self._later |= dict.fromkeys(event.commands)
         else:
             stdout.print_rows(f"then: {command}" for command in event.commands)
 
@@ -693,12 +698,12 @@ class EstimatePrinter(TextPrinter):
             self._own_fits, self._missing, width, is_proposal=is_proposal, typed=self._typed
         )
         if self._held:  # the first line has the answer
-            stdout.print_rows(["", *(f"then: {command}" for command in self._shared)] if self._shared else [])
+            stdout.print_rows([""] if self._shared else [])
         elif lines := [] if is_shown else summary:
             stdout.print_line()
             stdout.print_rows(lines)
-            stdout.print_rows(f"then: {command}" for command in self._shared)
         stdout.print_rows(f"get it: {command}" for command in self._pulls)
+        stdout.print_rows(f"then: {command}" for command in {**self._shared, **self._later})
         if self._assumed is not None:
             command = f"sparkctl profiles new {self._profile.name} --from {self._profile.model.source}"
             words = f"No profile has this model yet. The figures are those of this one; save it to start it: {command}"

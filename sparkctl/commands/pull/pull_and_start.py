@@ -14,8 +14,8 @@ from sparkctl.commands.start.start_instance import start_instance
 from sparkctl.commands.start.start_needs import list_chain, start_with_needs
 from sparkctl.commands.start.start_request import StartInstance
 from sparkctl.context import CommandContext
-from sparkctl.errors import ExitCode, SparkctlError
-from sparkctl.model.events import CommandEnded, Event, PartsMissing
+from sparkctl.errors import ExitCode, OperationRefused, SparkctlError
+from sparkctl.model.events import CommandEnded, Event, MemoryFitEvaluated, PartsMissing
 from sparkctl.model.missing_part import MissingPart, PartKind
 from sparkctl.model.questions import NonInteractivePrompter, PullQuestion
 
@@ -109,6 +109,28 @@ async def _measure_images(
     return estimate_pull_times(ctx.history, found)
 
 
+async def _refuse_what_does_not_fit(ctx: CommandContext, request: StartInstance) -> tuple[Event, ...]:
+    """Return the refusal of a start that lacks something and that memory refuses once it is there, as `plan` calculates it."""
+    from sparkctl.commands.start.check_fit import CheckFit, check_fit  # imported late: most starts need none
+    from sparkctl.transport.hub_client import HubClient
+
+    check = CheckFit(
+        profile=request.profile, nodes=request.nodes, environ=request.environ, words=request.words, known=request.known,
+        hub=HubClient(request.environ), names_nodes=request.names_nodes,
+    )  # fmt: skip
+    events = [event async for event in check_fit(ctx, check)]
+    missing = [event for event in events if isinstance(event, PartsMissing)]
+    refused = next((event for event in events if isinstance(event, MemoryFitEvaluated) and event.fit.is_refused), None)
+    if refused is None or not missing:
+        return ()  # what else is wrong, the pull and the start say themselves
+    first = [command for event in missing for command in event.commands]
+    ways = [*first, *refused.commands, f"start it anyway: {request.retry_command} --pull --force"]
+    ended = build_end_from_error(
+        OperationRefused(refused.fit.summary_sentence, "\n".join(ways)), ctx, 0.0, request.profile.name, refused.node
+    )
+    return (refused, ended)
+
+
 async def _pull_and_start(ctx: CommandContext, request: StartInstance) -> AsyncGenerator[Event, None]:
     """Yield the events of both, and one end: that of the pull where it failed, else that of the start."""
     from sparkctl.commands.pull.pull_profile import PullProfile  # imported late: most starts need none
@@ -117,6 +139,10 @@ async def _pull_and_start(ctx: CommandContext, request: StartInstance) -> AsyncG
         chain = list_chain(request)
     except SparkctlError as error:
         yield build_end_from_error(error, ctx, 0.0, request.profile.name)
+        return
+    if not request.forced and (refused := await _refuse_what_does_not_fit(ctx, request)):
+        for event in refused:
+            yield event
         return
     pulls = (
         PullProfile(

@@ -43,7 +43,7 @@ from sparkctl.model.node import Node
 from sparkctl.model.profile import Profile
 from sparkctl.profiles.profile_library import ProfileLibrary, list_startable_profiles, suggest_profile_name
 from sparkctl.profiles.profile_lint import list_start_warnings, refuse_wrong_flags
-from sparkctl.profiles.setting_proof import SettingProof
+from sparkctl.profiles.setting_proof import CommandWithChanges, SettingProof
 from sparkctl.profiles.validation import merge_profile_layer, parse_setting, validate_profile
 from sparkctl.profiles.yaml_reader import parse_yaml
 from sparkctl.transport.hub_client import HubClient
@@ -295,9 +295,17 @@ def _report_fit(
                 together = [each.name for each in request.nodes]
             missing = build_missing_event(ctx, words, node.name, one.missing, together)
             is_last = not on_nodes or one is [each for each in on_nodes if each.missing][-1]
-            emit(missing if is_last and not request.is_proposal else replace(missing, commands=()))
+            can_help = not any(_is_hopeless(each, again, proof) for each in on_nodes or (one,))
+            emit(missing if is_last and can_help and not request.is_proposal else replace(missing, commands=()))
     elif len(request.nodes) > 1:
         emit(WarningEmitted(ctx.clock.unix_time(), node.name, one.message, one.hint))
+
+
+def _is_hopeless(one: CheckedNode, again: CommandWithChanges, proof: SettingProof) -> bool:
+    """Tell whether no download lets it start: it fits with no change that is known, or the disk cannot hold it."""
+    if one.fit.answer is FitOutcome.SHORT and not node_fit.suggest_commands(one.fit, again, proof):
+        return True
+    return any(part.is_too_large for part in one.missing if part.kind is not PartKind.IMAGE)
 
 
 async def _check_node(

@@ -75,6 +75,16 @@ class StartMemory:
         if fit.is_refused and fit.absent is None and not self._forced:
             raise node_fit.build_fit_refusal(fit, self._again, self._proof)
 
+    def refuse_for_good(self, plan: LaunchPlan, measured: node_fit.MeasuredNode) -> None:
+        """Raise `OperationRefused` where nothing that may be in the way otherwise would let it start: it does not fit, whatever
+        stops and whatever is got.
+        """
+        fit = measured.evaluate_in_place(self._profile)
+        if fit.answer in (FitOutcome.SHORT, FitOutcome.SEVERAL) and not self._forced:
+            commands = node_fit.suggest_commands(fit, self._again, self._proof)
+            self.emit(MemoryFitEvaluated(self._ctx.clock.unix_time(), plan.node, fit, commands))
+            raise node_fit.build_fit_refusal(fit, self._again, self._proof)
+
     def _warn_about_fit(self, plan: LaunchPlan, fit: MemoryFit) -> None:
         now = self._ctx.clock.unix_time()
         words = shlex.join(["sparkctl", "plan", *self._proof.words, "--node", plan.node])

@@ -76,7 +76,7 @@ def _estimate_by_share(subject: EstimateInput, room: AvailableMemory, at: float)
         words=f"gpu-memory-utilization {at:g} × {format_gib(room.total)}, all of the memory; it does not start with less available",
     )
     lacking, why = 0, ""
-    if is_known and size > share:
+    if size > share:  # of what is known; the rest only adds to it
         lacking, why = (
             size - share,
             f"weights and one request need {format_gib(size)}, the share is {format_gib(share)}",

@@ -822,3 +822,53 @@ async def test_a_pull_is_in_the_history_with_what_came(sparks: SimulatedSparks, 
     assert model.received
     await collect_events(pull_profile(ctx, request))
     assert len(ctx.history.list_operations()) == 1, "one that had nothing to get is no row"
+
+
+GIANT = """\
+schema: 1
+name: giant
+engine: vllm
+image: vllm/vllm-openai:v0.21.0
+model: {path: /models/Giant, source: "hf:Qwen/Giant", weights: 300GB}
+mounts: ["~/models:/models"]
+port: 8010
+command: []
+args: {gpu-memory-utilization: 0.8}
+"""
+
+
+def test_what_can_never_fit_is_refused_before_anything_is_got_and_no_pull_is_offered(tmp_path: Path) -> None:
+    file = tmp_path / "giant.yaml"
+    file.write_text(GIANT)
+    words = (str(file), "--node", "spark1")
+    planned = run_demo("plan", *words, scenario="fresh")
+    assert (planned.returncode, "does not fit" in planned.stdout, "get it:" in planned.stdout) == (6, True, False)
+    for flags in ((), ("--pull",)):
+        ran = run_demo("up", *words, *flags, scenario="fresh")
+        assert (ran.returncode, ran.stdout) == (6, "")
+        assert "giant does not fit on spark1: short by" in ran.stderr
+        assert "getting image" not in ran.stderr
+        assert f"start it anyway: sparkctl up {file} --node spark1" in ran.stderr
+        assert ("--pull" in ran.stderr) is bool(flags), "what would be refused is not offered"
+
+
+def test_the_pull_comes_before_the_switch_and_a_dry_run_prints_the_line_all_the_same() -> None:
+    missing = ("qwen36-vllm", "--node", "spark1", "--set", "image=missing/vllm:1", "--set", "command=[]")
+    steps = [
+        line.split(": ")[0]
+        for line in run_demo("plan", *missing, scenario="two-stacks").stdout.splitlines()
+        if line.startswith(("get it: ", "then: "))
+    ]
+    assert steps == ["get it", "then"]
+    ran = run_demo("up", *missing, "--set", "port=8011", "--dry-run", "--format", "docker")
+    assert ran.returncode == 6
+    assert ran.stdout.startswith("docker run ")
+    assert "does not have the image" in ran.stderr
+
+
+def test_a_misfit_is_told_before_a_busy_port() -> None:
+    words = ("qwen36-vllm", "--node", "spark1", "--set", "port=8003", "--set", "args.gpu-memory-utilization=0.1")
+    ran = run_demo("up", *words, scenario="two-stacks")
+    assert ran.returncode == 6
+    assert "does not fit" in ran.stderr
+    assert "port 8003" not in ran.stderr
