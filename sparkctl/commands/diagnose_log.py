@@ -280,6 +280,8 @@ async def _diagnose_container(
     elif reading.analyzer.fatal_line is None:
         found = await _add_missing_proof(ctx, session, container, plan.ready, found)
     found = replace(found, verdict=await ask_kernel_log(session, found.verdict, container, plan.instance))
+    if found.verdict is not None and not container.is_alive:
+        found = replace(found, verdict=_recall_holders(ctx, session, container, found.verdict))
     if found.verdict is not None:
         found = replace(found, verdict=await _add_proved_command(ctx, session, container, found.verdict, plan, start))
     numbers = [seen.number for seen in reading.analyzer.open_failures if seen.number in stamps]
@@ -287,6 +289,16 @@ async def _diagnose_container(
     at = receipt.at if receipt is not None else container.finished if said_at is None else said_at.seconds
     is_aftermath = found.verdict is not None and verdict_builder.is_consequence(reading.analyzer, found.verdict)
     return RankDiagnosis(session=session, container=container, found=found, at=at, is_aftermath=is_aftermath)
+
+
+def _recall_holders(ctx: CommandContext, session: NodeSession, container: Container, verdict: Verdict) -> Verdict:
+    """Return the verdict of the start itself, if it was on memory: only the start saw who held the rest of it."""
+    if verdict.cause not in verdict_builder.OUT_OF_MEMORY_CAUSES or parse_rank_label(container) is not None:
+        return verdict
+    saved = ctx.history.list_saved_logs(container.instance_name, (session.node.name,))
+    own = next((one for one in saved if container.id.startswith(one.short_container_id)), None)
+    stored = None if own is None else ctx.history.load_verdict(own)
+    return stored if stored is not None and stored.cause is verdict.cause else verdict
 
 
 def _judge_ended_container(

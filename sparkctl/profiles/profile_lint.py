@@ -435,4 +435,6 @@ def suggest_flag_name(engine: str, flag: str, version: str | None, image: str = 
     if chosen.basis is engine_flags.CatalogueMatch.EXACT:
         return found.message
     which = "the newest that is known" if chosen.version is None else f"the nearest to {chosen.version} that is known"
+    if chosen.catalogue.version in found.message:
+        return f"{found.message}; that version is {which}"
     return f"{found.message}: by the flags of {chosen.catalogue.version}, {which}"

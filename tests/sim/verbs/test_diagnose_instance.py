@@ -78,6 +78,16 @@ async def test_one_verdict_by_whichever_way_it_is_asked_for(ctx: CommandContext,
     assert again.diagnosis.engine == "sglang"
 
 
+@pytest.mark.simulation("speech")
+async def test_who_held_the_memory_is_told_by_both(sparks: SimulatedSparks, ctx: CommandContext) -> None:
+    node = load_config(sparks.config_path).nodes[1]
+    ended = await start_and_fail(ctx, node, "cuda-oom")
+    assert ended.verdict is not None
+    assert "sparkctl down orpheus" in ended.verdict.remedy
+    there = await diagnose_instance(ctx, "qwen36", [node], None)
+    assert there.diagnosis.verdict == ended.verdict
+
+
 async def test_of_two_starts_of_one_name_the_one_that_failed_is_diagnosed(
     sparks: SimulatedSparks, ctx: CommandContext
 ) -> None:

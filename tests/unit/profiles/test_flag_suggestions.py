@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from sparkctl.logs.diagnosis import LogDiagnoser
@@ -33,6 +35,10 @@ def test_the_verdict_on_a_refused_flag_suggests_the_near_one() -> None:
     verdict = reading.build_diagnosis().verdict
     assert verdict is not None
     assert "--gpu-memory-utilization" in verdict.remedy
+
+
+def test_a_version_is_named_once() -> None:
+    assert len(re.findall(r"\d+\.\d+\.\d+", suggest_flag_name("vllm", "temperature", None) or "")) == 1
 
 
 def test_flags_of_another_version_are_said_to_be_those() -> None:
