@@ -483,9 +483,10 @@ JIT_FAILURES = (
         weight=FailureWeight.LIKELY,
     ),
 )
+NO_GRAPHS_FLAGS = "args.enforce-eager of vLLM or args.disable-cuda-graph of SGLang"
 _GPU_FAULT_REMEDY = (
-    "A newer image may not do it. To find the kernel: start without CUDA graphs (vLLM: args.enforce-eager, SGLang: "
-    "args.disable-cuda-graph), and with {gpu_trace} the traceback names it. `dmesg` on the node may "
+    f"A newer image may not do it. To find the kernel: start without CUDA graphs, which {NO_GRAPHS_FLAGS} does, "
+    "and with {gpu_trace} the traceback names it. `dmesg` on the node may "
     "show {gpu_report}."
 )
 
@@ -782,8 +783,7 @@ CAPTURE_FAILURES = (
         FailureCause.ENGINE_BUG,
         "Something ran on the GPU that is not allowed while CUDA graphs are captured: two settings exclude each other, or this "
         "version has a fault.",
-        "Start without torch.compile, or without CUDA graphs: with SGLang leave out args.enable-torch-compile, or set "
-        "args.disable-cuda-graph; with vLLM set args.enforce-eager.",
+        f"Start without CUDA graphs, which {NO_GRAPHS_FLAGS} does, or without torch.compile if a flag turned it on.",
         needle=("operation not permitted when stream is capturing", "cudaErrorStreamCapture"),
         weight=FailureWeight.LIKELY,
     ),

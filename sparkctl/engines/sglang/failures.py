@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from sparkctl.engines.base import Failure, FailureWeight
-from sparkctl.engines.failures import COMMON_CAUSES, CRASH_FAILURES, SIGNAL_DEATHS
+from sparkctl.engines.failures import CRASH_FAILURES, SIGNAL_DEATHS, list_common_causes
 from sparkctl.engines.failures.memory_failures import cuda_memory_rules
 from sparkctl.engines.log_rules import EXCEPTION_PREFIX, MatchGroups, failure_rule
 from sparkctl.engines.traps import build_trap_rules
@@ -340,6 +340,6 @@ FAILURES = (
     + _QUANTIZATION_FAILURES
     + SIGNAL_DEATHS
     + _EXIT_FAILURES
-    + COMMON_CAUSES
+    + list_common_causes("args.disable-cuda-graph")
     + CRASH_FAILURES
 )

@@ -1344,3 +1344,16 @@ def test_a_verdict_tells_what_the_line_means_and_the_step_that_helps(line: str, 
     assert verdict is not None
     assert summary in verdict.summary
     assert remedy in verdict.remedy
+
+
+@pytest.mark.parametrize(
+    ("engine", "own", "other"),
+    [("vllm", "args.enforce-eager", "disable-cuda-graph"), ("sglang", "args.disable-cuda-graph", "enforce-eager")],
+)
+@pytest.mark.parametrize(
+    "error", ["an illegal memory access was encountered", "operation not permitted when stream is capturing"]
+)
+def test_a_known_engine_is_told_its_own_flags_alone(engine: str, own: str, other: str, error: str) -> None:
+    remedy = read_engine_log(engine, f"RuntimeError: CUDA error: {error}").root.remedy
+    assert own in remedy
+    assert other not in remedy
