@@ -172,7 +172,7 @@ class _ComposeReader:
             if not is_raw:
                 self.ledger.add_remark(
                     "env_file: compose takes off quotes and comments and fills in $NAME; a profile passes the values as they "
-                    "are. `sparkctl profiles check` names such lines.",
+                    "are. `sparkctl profiles check FILE` names such lines.",
                     "env_file",
                 )
 

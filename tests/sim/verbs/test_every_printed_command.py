@@ -279,19 +279,21 @@ def list_changing_rules(engine: str) -> Iterator[FailureRule]:
 def list_proposals(engine: str) -> dict[tuple[str, ...], str]:
     """The commands that verdicts of this engine propose, as they print them: words after `up`, and the rule's pattern.
 
-    A field that is to be lowered or raised has a value in the profile that failed; what an engine's own line tells is 4096.
+    A field that is to be lowered or raised has a value in the profile that failed; what an engine's own line tells is 4096, of a share 0.8.
     """
     found: dict[tuple[str, ...], str] = {}
     for rule in list_changing_rules(engine):
         field = "args.enforce-eager" if "{" in (rule.field or "") else rule.field or ""
-        value = None if rule.value is None else "4096" if "{" in rule.value else rule.value
+        is_share = any(one in field for one in _SHARE_NAMES)
+        told = "0.8" if is_share else "4096"
+        value = None if rule.value is None else told if "{" in rule.value else rule.value
         before = []
         if (
             value is None
             and rule.change in (ChangeDirection.LOWER, ChangeDirection.RAISE)
             and field.startswith("args.")
         ):
-            before = ["--set", f"{field}={'0.8' if any(one in field for one in _SHARE_NAMES) else '64'}"]
+            before = ["--set", f"{field}={'0.8' if is_share else '64'}"]
         name = _OF_ENGINE[engine]
         try:
             profile = SHIPPED.load_profile(name, before[1:])
