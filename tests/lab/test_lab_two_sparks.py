@@ -36,7 +36,8 @@ LONG = {"LAB_LOAD_S": 30}
 def test_up_and_down_over_the_second_link(
     clean_nodes: Lab, spark1: LabNode, spark2: LabNode, sparkctl: Sparkctl, engine: str
 ) -> None:
-    up = sparkctl("up", write_two_node_profile(sparkctl, engine=engine), "--json")
+    args = {"gpu-memory-utilization": 0.3} if engine == "vllm" else {}  # its own default is 0.92 of the lab's machine
+    up = sparkctl("up", write_two_node_profile(sparkctl, engine=engine, args=args), "--json")
     assert_ended(up, 0, "ready")
     assert up.result["endpoint"] == f"http://{spark1.address}:8101", "the head's, at its address for clients"
     with urllib.request.urlopen(f"{up.result['endpoint']}/health", timeout=5) as answer:

@@ -58,7 +58,7 @@ def test_a_server_that_everybody_reaches_without_a_key_is_told(spark1: LabNode, 
 def test_a_generated_key_is_asked_of_clients_and_stands_nowhere_on_the_node(
     spark1: LabNode, sparkctl: Sparkctl
 ) -> None:
-    profile = sparkctl.profile(engine="vllm", api_key="generate")
+    profile = sparkctl.profile(engine="vllm", args={"gpu-memory-utilization": 0.3}, api_key="generate")
     ran = sparkctl("up", profile, "--node", "spark1", "--json")
     assert ran.code == 0, ran
     kept = next(sparkctl.home.rglob("keys/spark1/tiny"))
@@ -88,7 +88,9 @@ def test_a_generated_key_is_asked_of_clients_and_stands_nowhere_on_the_node(
 
 
 def test_an_engine_that_takes_the_key_and_asks_for_none_is_not_ready(spark1: LabNode, sparkctl: Sparkctl) -> None:
-    profile = sparkctl.profile(engine="vllm", api_key="generate", env={"LAB_IGNORES_KEY": "1"})
+    profile = sparkctl.profile(
+        engine="vllm", args={"gpu-memory-utilization": 0.3}, api_key="generate", env={"LAB_IGNORES_KEY": "1"}
+    )
     for _ in range(2):  # the second finds it running
         ran = sparkctl("up", profile, "--node", "spark1", "--json")
         assert_ended(ran, 5, "unproved")

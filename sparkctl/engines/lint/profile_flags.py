@@ -160,7 +160,7 @@ def match_flag(word: str, catalogue: FlagCatalogue) -> FlagMatch:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FlagAdvice:
     """Advice that no parser gives. ``names``: other names of a flag (older, or of other engines) and its name here.
 

@@ -62,10 +62,13 @@ async def test_silence_is_unknown_and_a_new_probe_ends_it() -> None:
     states = []
     async with asyncio.timeout(60):
         async for event in events:
-            if isinstance(event, SampleArrived):
+            if (
+                isinstance(event, SampleArrived) and states
+            ):  # one that it had sent before it was suspended may come first
                 assert event.sample.sequence == 1
                 break
-            states.append(event)
+            if not isinstance(event, SampleArrived):
+                states.append(event)
     await events.aclose()
     assert [event.state for event in states] == [NodeState.UNKNOWN, NodeState.OK]
     assert "no sample for" in (states[0].detail or "")
