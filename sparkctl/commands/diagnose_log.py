@@ -232,11 +232,9 @@ async def _add_missing_proof(
     note_tokens(ctx, session, (view,))
     if view is None or view.phase in (None, Phase.READY):
         return replace(found, verdict=None)
-    saved = ctx.history.list_saved_logs(container.instance_name, (session.node.name,))
-    own = [one for one in saved if container.id.startswith(one.short_container_id)]
     return replace(
         found,
-        verdict=ctx.history.load_verdict(own[0]) if own and view.phase is Phase.UNPROVED else None,
+        verdict=_load_saved_verdict(ctx, session, container) if view.phase is Phase.UNPROVED else None,
         ready=False,
         phase=view.phase,
         step=None if view.step is None else view.step.name,
@@ -295,10 +293,15 @@ def _recall_holders(ctx: CommandContext, session: NodeSession, container: Contai
     """Return the verdict of the start itself, if it was on memory: only the start saw who held the rest of it."""
     if verdict.cause not in verdict_builder.OUT_OF_MEMORY_CAUSES or parse_rank_label(container) is not None:
         return verdict
+    stored = _load_saved_verdict(ctx, session, container)
+    return stored if stored is not None and stored.cause is verdict.cause else verdict
+
+
+def _load_saved_verdict(ctx: CommandContext, session: NodeSession, container: Container) -> Verdict | None:
+    """Return the verdict that this container's own start was given, None if it has none."""
     saved = ctx.history.list_saved_logs(container.instance_name, (session.node.name,))
     own = next((one for one in saved if container.id.startswith(one.short_container_id)), None)
-    stored = None if own is None else ctx.history.load_verdict(own)
-    return stored if stored is not None and stored.cause is verdict.cause else verdict
+    return None if own is None else ctx.history.load_verdict(own)
 
 
 def _judge_ended_container(

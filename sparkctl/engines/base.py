@@ -134,7 +134,7 @@ class Failure:
     ``is_warning``: the program may go on after it, so alone it is no proof that it ended.
     ``is_told_at_any_level``: it counts although the program logs it below the error level.
     ``rule``: the words by which a rule knew the line; ``is_inferred``: the cause follows from the line's place in the log.
-    ``versions``: of the engine, where the words mean this (`traps`), None: in all; ``elsewise``: what they mean in others.
+    ``versions``: of the engine, where the words mean this (`traps`), None: in all; ``otherwise``: what they mean in others.
     """
 
     cause: FailureCause
@@ -153,7 +153,7 @@ class Failure:
     is_told_at_any_level: bool = False
     is_warning: bool = False
     versions: str | None = None
-    elsewise: Failure | None = None
+    otherwise: Failure | None = None
 
     @property
     def confidence(self) -> Confidence:

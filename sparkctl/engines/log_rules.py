@@ -622,7 +622,7 @@ class LogRules:
         failure = next((found for rule in rules if (found := rule.match_failure(text)) is not None), None)
         if failure is None or failure.versions is None:
             return failure
-        return replace(failure, elsewise=self._match_next_rule(rules, text))
+        return replace(failure, otherwise=self._match_next_rule(rules, text))
 
 
 @lru_cache(_MAX_PREFIXES)

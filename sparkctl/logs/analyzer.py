@@ -61,7 +61,7 @@ from sparkctl.logs.line_patterns import (
     is_below_error,
     is_group_of_exceptions,
     is_harmless,
-    is_no_server_s,
+    is_kernel_or_test_line,
     is_own_request,
     is_warning,
     looks_like_error,
@@ -648,7 +648,7 @@ class LogAnalyzer:
         seen, latest = self.final_error, self.latest_line
         if seen is None or latest is None:
             return None
-        if self._is_error_at_work(seen) or is_no_server_s(seen.text):
+        if self._is_error_at_work(seen) or is_kernel_or_test_line(seen.text):
             return None
         if not seen.text.startswith('{"') and not looks_like_error(QUOTED_WORDS.sub("", seen.text)):
             return None
@@ -862,7 +862,7 @@ class LogAnalyzer:
             self._request_error = line.number
         elif traceback.first_line == line.number:
             self._is_request_traceback = line.number - self._request_error <= _MAX_CHAIN_LINES
-        signal = self._hold_versions(content.signal)
+        signal = self._apply_versions(content.signal)
         if before is not None and before.text.startswith(PACKAGE_NAME):
             signal = self._classify_line(f"{before.text} {text}")
         elif before is not None and (printed := VERSION_PRINT.search(before.text)) is not None:
@@ -1059,9 +1059,9 @@ class LogAnalyzer:
             self._note_activity(line.number)
 
     def _classify_line(self, text: str) -> LineSignal | None:
-        return self._hold_versions(self.engine.classify_line(text))
+        return self._apply_versions(self.engine.classify_line(text))
 
-    def _hold_versions(self, signal: LineSignal | None) -> LineSignal | None:
+    def _apply_versions(self, signal: LineSignal | None) -> LineSignal | None:
         """Return what a line says in the engine's version, which the log has told before. In one that is not known, words that mean
         something in certain versions only may mean it."""
         if signal is None or signal.failure is None or signal.failure.versions is None:
@@ -1074,7 +1074,7 @@ class LogAnalyzer:
             return replace(signal, failure=replace(failure, versions=None, is_inferred=True, weight=weight))
         if is_version_within(version, bounds):
             return signal
-        other = self._hold_versions(replace(signal, failure=failure.elsewise))
+        other = self._apply_versions(replace(signal, failure=failure.otherwise))
         return None if other == LineSignal() else other
 
     def _classify_exception(self, text: str, signal: LineSignal | None) -> LineSignal:

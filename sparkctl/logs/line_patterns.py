@@ -242,7 +242,7 @@ def says_it_fails(text: str) -> bool:
     return _FAILS.match(text) is not None or tells_exit_status(text)
 
 
-def is_no_server_s(text: str) -> bool:
+def is_kernel_or_test_line(text: str) -> bool:
     """Tell whether the kernel or a test runner wrote this line: its word for a failure is not that of the program that a log is of."""
     return _KERNEL_LINE.match(text) is not None or _TEST_SUMMARY.match(text) is not None
 
@@ -375,7 +375,7 @@ _KERNEL_LINE = lazy_pattern.compile(
 )
 # pytest, unittest, cargo, go, mocha and jest, TAP: how tests went says nothing of a server.
 _TEST_SUMMARY = lazy_pattern.compile(
-    r"=+ .*\b\d+ (?:failed|passed|errors?)\b.* in [\d.]+s|(?:FAILED|ERROR) \S+::|FAILED \((?:failures|errors)=|test result: FAILED"
+    r"=+ .{0,200}?\b\d+ (?:failed|passed|errors?)\b.{0,200}? in [\d.]+s|(?:FAILED|ERROR) \S+::|FAILED \((?:failures|errors)=|test result: FAILED"
     r"|error: test failed|(?:--- )?FAIL\b|Tests?(?: Suites)?: +\d+ failed|not ok \d+|\d+ (?:failing|failed|tests? failed)\b"
 )
 # In this order, each at most once.

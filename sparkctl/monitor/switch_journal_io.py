@@ -170,21 +170,21 @@ async def refuse_during_switch(session: NodeSession, *, is_held: bool) -> None:
 
 
 def refuse_if_journal_found(
-    node: NodeName, ctx: CommandContext, seen: JournalFile | None, dry_run: Emit | None = None
+    node: NodeName, ctx: CommandContext, seen: JournalFile | None, emit_warning: Emit | None = None
 ) -> None:
     """Do the same with a journal that was already read; steps of the switch itself, which hold the node's lock, may go on.
 
-    ``dry_run``: what is asked for changes nothing, so a switch that runs is only a warning, which this emits.
+    ``emit_warning``: given for a dry run. It changes nothing, so a switch that runs is only a warning.
     """
     view = build_journal_view(seen)
     if node in ctx.holds or view.found is JournalPresence.NONE:
         return
     refusal = build_switch_refusal(node, view, is_held=view.is_held)
-    if dry_run is None or not view.is_held:
+    if emit_warning is None or not view.is_held:
         raise refusal
     from sparkctl.model.events import WarningEmitted  # `status` needs none of the events
 
-    dry_run(WarningEmitted(ctx.clock.unix_time(), node, refusal.message, refusal.hint))
+    emit_warning(WarningEmitted(ctx.clock.unix_time(), node, refusal.message, refusal.hint))
 
 
 def build_switch_refusal(node: str, view: SwitchJournalStatus, *, is_held: bool) -> SwitchInProgress:

@@ -42,8 +42,8 @@ JOURNAL_FORMAT = ("--no-pager", "--quiet", "--no-hostname")
 NEEDLES = (
     rb"NVRM: |[Oo]ut of memory|oom-kill:|AER: |PCIe Bus Error|mlx5_|ibv_reg_mr|ib_umem|infiniband"
     rb"|nvme|EXT4-fs|XFS |BTRFS|[Rr]ead-only|I/O error|mt79|mt76|[Tt]hrottl|[Tt]hermal|temperature"
-    rb"|blocked for more than|soft lockup|hard LOCKUP|rcu: .*stall|Oops|Kernel panic|BUG: |Unable to handle kernel"
-    rb"|Internal error: |SError Interrupt|DPC: |NETDEV WATCHDOG|\[Hardware Error\]: event severity|EDAC .*: \d+ UE |page allocation failure"
+    rb"|blocked for more than|soft lockup|hard LOCKUP|rcu: .{0,200}stall|Oops|Kernel panic|BUG: |Unable to handle kernel"
+    rb"|Internal error: |SError Interrupt|DPC: |NETDEV WATCHDOG|\[Hardware Error\]: event severity|EDAC \S{1,20}: \d{1,9} UE |page allocation failure"
 )
 NEEDLE_PATTERN = re.compile(NEEDLES)
 # what is kept of a flood of other lines

@@ -165,7 +165,7 @@ def lint_profile(
     """
     loading = took.get(Phase.LOADING)
     chosen = chosen or engine_flags.choose_catalogue(profile.engine, profile.image, profile.engine_version)
-    variables = _read_env_file(profile)
+    variables = _read_file_variables(profile)
     if chosen is None:
         traps = check_traps(profile, None, profile.engine_version, loading, variables)
         return (*traps, *_check_time_limits(profile, took))
@@ -184,7 +184,7 @@ def lint_profile(
     return _join_same_places(flags, around)
 
 
-def _read_env_file(profile: Profile) -> list[tuple[str, str]]:
+def _read_file_variables(profile: Profile) -> list[tuple[str, str]]:
     """Return what the profile's env_file sets; nothing where it cannot be read: a check of the file says so, a start refuses it."""
     try:
         return read_env_file_pairs(profile)
@@ -193,6 +193,7 @@ def _read_env_file(profile: Profile) -> list[tuple[str, str]]:
 
 
 def _check_time_limits(profile: Profile, took: TimeOfPhases) -> Iterator[LintMessage]:
+    """Yield a warning for each limit that such a start has exceeded."""
     limits = profile.start.timeouts
     for field in fields(limits):
         limit, seconds = getattr(limits, field.name), took.get(Phase(field.name), 0.0)
@@ -204,7 +205,7 @@ def _check_time_limits(profile: Profile, took: TimeOfPhases) -> Iterator[LintMes
                 where=tuple(name.split(".")),
                 message=f"{name} {format_duration(limit)} is shorter than such a start took: {format_duration(seconds)}",
                 on_key=False,
-                setting=f"{name}={math.ceil(seconds / 30)}m",
+                setting=f"{name}={math.ceil(2 * seconds / 60)}m",  # twice the time: the next start may take longer
             )
 
 

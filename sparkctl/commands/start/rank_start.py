@@ -226,11 +226,11 @@ class RankStart(RankWatch):
                 propose=self._propose_change,
             )
         except ImageNotFound:
-            self.fit.refuse_for_good(self._alone, self.measured)
+            self.fit.refuse_certain_misfit(self._alone, self.measured)
             self._report_missing(self._find_missing())
             raise
         except PortInUse:
-            self.fit.refuse_for_good(self._alone, self.measured)
+            self.fit.refuse_certain_misfit(self._alone, self.measured)
             raise
         if self.decision.attach is not None and self.plan.ready.requires_key:  # made by whoever started it
             run = await self.session.docker.read_run_options(self.decision.attach.id)
@@ -254,7 +254,7 @@ class RankStart(RankWatch):
         for part in parts:
             if part.is_required and not self.request.forced:
                 assert self.measured is not None
-                self.fit.refuse_for_good(self._alone, self.measured)
+                self.fit.refuse_certain_misfit(self._alone, self.measured)
                 self._report_missing(parts)
                 raise OperationRefused(part.sentence, describe_way_to_get(part, self.plan, self.request.retry_command))
 

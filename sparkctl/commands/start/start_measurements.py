@@ -75,9 +75,9 @@ class StartMemory:
         if fit.is_refused and fit.absent is None and not self._forced:
             raise node_fit.build_fit_refusal(fit, self._again, self._proof)
 
-    def refuse_for_good(self, plan: LaunchPlan, measured: node_fit.MeasuredNode) -> None:
-        """Raise `OperationRefused` where nothing that may be in the way otherwise would let it start: it does not fit, whatever
-        stops and whatever is got.
+    def refuse_certain_misfit(self, plan: LaunchPlan, measured: node_fit.MeasuredNode) -> None:
+        """Raise `OperationRefused` where it does not fit, whatever stops and whatever is got: whoever got or stopped the rest first
+        would have done it in vain.
         """
         fit = measured.evaluate_in_place(self._profile)
         if fit.answer in (FitOutcome.SHORT, FitOutcome.SEVERAL) and not self._forced:

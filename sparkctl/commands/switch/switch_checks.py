@@ -105,8 +105,9 @@ async def run_switch_checks(
         default=0,
     )
     proofs = [f"the image is there{'' if len(launches) == 1 else ', the same on each'}"]
-    count = f"{most} files of weights are" if (most := max(files)) > 1 else "the file of weights is"
-    proofs += [f"{count} complete ({format_gib(weights)})"] if most else []
+    most = max(files, default=0)
+    subject = "the file of weights is" if most == 1 else f"{most} files of weights are"
+    proofs += [f"{subject} complete ({format_gib(weights)})"] if most else []
     return "; ".join((*proofs, "mounts, port and disk are in order"))
 
 
@@ -355,8 +356,8 @@ async def _inspect_switch_node(
             loading_ids=frozenset(),
             has_image=True,
         )
-    dry_run = emit if request.dry_run else None
-    switch_journal_io.refuse_if_journal_found(session.node.name, ctx, inspection.journal, dry_run)
+    emit_warning = emit if request.dry_run else None
+    switch_journal_io.refuse_if_journal_found(session.node.name, ctx, inspection.journal, emit_warning)
     images = await gather_or_cancel(*(session.docker.inspect_image(one.image) for _, one in (*own, *needed)))
     containers, models = await gather_or_cancel(
         session.docker.list_containers(),

@@ -43,7 +43,8 @@ COMMON_FAILURES = COMMON_CAUSES + CRASH_FAILURES
 
 
 def list_common_causes(without_graphs: str) -> tuple[FailureRule, ...]:
-    """Return `COMMON_CAUSES` for an engine whose flag ``without_graphs`` starts it without CUDA graphs: no other's is named."""
+    """Return `COMMON_CAUSES` for an engine whose flag ``without_graphs`` starts it without CUDA graphs: another
+    engine's flag helps nobody there."""
     return tuple(
         replace(one, remedy=one.remedy.replace(NO_GRAPHS_FLAGS, without_graphs))
         if NO_GRAPHS_FLAGS in one.remedy

@@ -145,7 +145,7 @@ def _estimate_by_fraction(subject: EstimateInput, room: AvailableMemory, at: flo
         if is_known
         else EstimatePart(name="of which KV cache", size=None, obtained=EstimateSource.FLAGS, words="", within=True)
     )
-    lacking = max(0, size - share + is_known)
+    lacking = max(0, size - share + (1 if is_known else 0))  # a KV cache needs room too; what is not known only adds
     cautions = [] if is_own or lacking else _list_reserve_cautions(subject, before - share)
     cautions += _list_context_cautions(subject, share - size) if is_known and not lacking else []
     why = f"the weights leave no room for a KV cache in a share of {format_gib(share)}" if lacking else ""

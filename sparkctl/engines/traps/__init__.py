@@ -187,16 +187,16 @@ def _check_names(where: str, entry: Mapping[str, Any], logs: list[Mapping[str, A
         if not _VERSION_BOUND.fullmatch(bound.strip()):
             raise InvalidInput(f"{where}: {bound.strip()} is no bound of a version", "write it as in >=0.19,<0.20")
     # who fills a sentence: what the profile says, the groups of the log's pattern, the node's version
-    fills = [(one, _SAID_BY_LOG | set(_PATTERN_GROUP.findall(one.get("pattern", "")))) for one in logs if one]
-    fills += [({}, _SAID_BY_PROFILE)] if "check" in entry else []
-    fills += [({}, frozenset({"version"}))] if "node" in entry else []
-    for own, filled in fills:
+    fills = [("log", one, _SAID_BY_LOG | set(_PATTERN_GROUP.findall(one.get("pattern", "")))) for one in logs if one]
+    fills += [("profile", {}, _SAID_BY_PROFILE)] if "check" in entry else []
+    fills += [("node", {}, frozenset({"version"}))] if "node" in entry else []
+    for reader, own, filled in fills:
         for key in ("meaning", "remedy"):
             for name in _PLACEHOLDER.findall(own.get(key, entry[key])):
                 if name not in filled:
                     raise InvalidInput(
-                        f"{where}: its {key} names {{{name}}}, which not all fill that read it",
-                        "a profile fills {name} and {value}, a log the groups of its pattern: give it words of its own there",
+                        f"{where}: its {key} holds {{{name}}}, which a {reader} does not fill",
+                        "a profile fills {name} and {value}, a log the groups of its pattern, a node {version}",
                     )
 
 

@@ -84,15 +84,15 @@ def test_an_entry_is_whole(trap: Trap) -> None:
         ({"versions": ">=0.19,0.20"}, "mine.json, entry 1 (old): 0.20 is no bound of a version"),
         (
             {"meaning": "{json} is wrong", "check": {"when": {}}},
-            "mine.json, entry 1 (old): its meaning names {json}, which not all fill that read it",
+            "mine.json, entry 1 (old): its meaning holds {json}, which a profile does not fill",
         ),
         (
             {"meaning": "{value} is wrong", "log": {"needle": "wrong", "cause": "nccl"}, "check": {"when": {}}},
-            "mine.json, entry 1 (old): its meaning names {value}, which not all fill that read it",
+            "mine.json, entry 1 (old): its meaning holds {value}, which a log does not fill",
         ),
         (
             {"log": {"needle": "x", "cause": "nccl", "remedy": "lower {it}", "pattern": "(?P<size>x)"}},
-            "mine.json, entry 1 (old): its remedy names {it}, which not all fill that read it",
+            "mine.json, entry 1 (old): its remedy holds {it}, which a log does not fill",
         ),
     ],
 )
