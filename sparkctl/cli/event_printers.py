@@ -490,7 +490,7 @@ class CheckPrinter(TextPrinter):
         """Say on stderr that an answer takes long: a model that gives no token is waited for, for minutes."""
         now = time.monotonic()
         waited = now - self._asked_at
-        words = f"waiting for an answer of {self._instance}   {format_duration(waited)}"
+        words = f"waiting for an answer from {self._instance}   {format_duration(waited)}"
         if waited < _SILENT_SECONDS or self._has_ended:
             return
         if self.live.on:

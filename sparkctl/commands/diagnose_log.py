@@ -27,7 +27,7 @@ from sparkctl.logs.line_patterns import parse_log_time
 from sparkctl.logs.log_file import open_log
 from sparkctl.logs.rank_verdict import RankFailure, find_first_failure, measure_clock_offset
 from sparkctl.logs.reader import read_log
-from sparkctl.model.container import Container, ContainerState
+from sparkctl.model.container import SIGKILL_EXIT_CODE, Container, ContainerState
 from sparkctl.model.events import CommandEnded, Outcome
 from sparkctl.model.guard_state import GuardReceipt
 from sparkctl.model.launch_plan import PROVED_PROBES, ContainerLabel, LaunchPlan, ReadinessRule
@@ -44,7 +44,6 @@ from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.profiles.setting_proof import SettingProof
 from sparkctl.transport.node_session import NodeSession, isolate_node_failures
 
-_SIGKILL_EXIT_CODE = 137
 _START_FLAGS = ("--no-guard", "--again", "--force", "--keep-going", "--no-rollback")
 
 
@@ -266,7 +265,7 @@ async def _diagnose_container(
     found = reading.build_diagnosis(plan)
     receipt = None
     if not container.is_alive:
-        if container.exit_code == _SIGKILL_EXIT_CODE:
+        if container.exit_code == SIGKILL_EXIT_CODE:
             receipt = await guard_client.read_receipt(session, container.id)
         requests = await find_stop_signals(session, container)
         found = replace(

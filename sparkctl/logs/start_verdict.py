@@ -13,7 +13,7 @@ from sparkctl.errors import DiskFull, DockerError, DockerPermissionDenied, GpuRu
 from sparkctl.logs import verdict_builder
 from sparkctl.logs.analyzer import LogAnalyzer
 from sparkctl.logs.verdict_builder import suggest_field_change
-from sparkctl.model.container import Container
+from sparkctl.model.container import SIGKILL_EXIT_CODE, Container
 from sparkctl.model.guard_state import GuardMemoryReading, GuardReceipt
 from sparkctl.model.launch_plan import DEFAULT_FLOOR_BYTES, LaunchPlan
 from sparkctl.model.phase import Phase
@@ -29,7 +29,7 @@ _DOCKER_ERROR_CAUSES = (
     (DiskFull, FailureCause.DISK_FULL),
     (DockerPermissionDenied, FailureCause.PERMISSION),
 )
-_SIGINT_EXIT, _SIGKILL_EXIT, _SIGTERM_EXIT = 130, 137, 143
+_SIGINT_EXIT, _SIGTERM_EXIT = 130, 143
 _SIGNAL_EXIT_BASE, _LAST_SIGNAL = (
     128,
     64,
@@ -254,7 +254,7 @@ def _build_exit_code_verdict(
             ),
             remedy=f"An engine that ends with 0 although nobody stopped it has crashed internally. Its log: {inspection}",
         )
-    if code == _SIGKILL_EXIT and log.final_error is None:
+    if code == SIGKILL_EXIT_CODE and log.final_error is None:
         return Verdict(
             cause=FailureCause.KILLED,
             summary=f"{plan.instance} was killed (SIGKILL) {_describe_progress(log)}, and nothing in its log says by whom.",

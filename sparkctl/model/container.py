@@ -8,6 +8,7 @@ from sparkctl.model.launch_plan import ContainerLabel
 from sparkctl.model.lazy_dataclass import dataclass
 
 SHORT_ID_DIGITS = 12
+SIGKILL_EXIT_CODE = 137  # 128 and the signal: of the kernel, of Docker after the grace time, or of the program itself
 
 
 class ContainerState(StrEnum):

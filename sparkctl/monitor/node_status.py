@@ -12,7 +12,7 @@ from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext
 from sparkctl.engines import find_health_paths
 from sparkctl.errors import ContainerNotFound, DockerError, DockerUnavailable, LogUnreadable, NodeError
-from sparkctl.model.container import Container, ContainerState
+from sparkctl.model.container import SIGKILL_EXIT_CODE, Container, ContainerState
 from sparkctl.model.finding import Finding, sort_by_severity
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.launch_plan import PROVED_PROBES, ContainerLabel, ReadinessRule, ReadinessTarget
@@ -58,9 +58,8 @@ _PROOF_SECONDS, _NO_PROOF_SECONDS = 900.0, 30.0  # how long a proof counts, and 
 _DOWNLOAD_TAIL_LINES = 200  # a message a second, and what the client prints between them
 _FIGURES_TIMEOUT_SECONDS = 2.5  # an engine with nothing but counters is read twice, a second apart
 _SAMPLE_GAP_SECONDS, _READING_TIMEOUT_SECONDS = 0.2, 3.0  # between the two samples of a look, and for all of it
-_SIGKILL_EXIT = 137
 _LOST_EXIT = 255  # Docker's own, for what ran when it went down itself
-_SIGNAL_EXITS = (130, _SIGKILL_EXIT, 143)  # 128 and SIGINT, SIGKILL or SIGTERM
+_SIGNAL_EXITS = (130, SIGKILL_EXIT_CODE, 143)  # 128 and SIGINT, SIGKILL or SIGTERM
 
 
 async def read_node_status(
@@ -453,11 +452,11 @@ async def _read_phase(session: NodeSession, container: Container) -> tuple[Phase
         ended = await session.docker.inspect_container(container.id)
         failed = ended.exit_code not in (0, None) or bool(ended.error)
         why = await _redact_container_text(session, container, ended.error)
-        if why is None and ended.exit_code == _SIGKILL_EXIT:
+        if why is None and ended.exit_code == SIGKILL_EXIT_CODE:
             why = await _describe_guard_stop(session, container)
         if why is None and ended.exit_code in _SIGNAL_EXITS and await _was_asked_to_stop(session, ended):
             return Phase.STOPPED, None, f"somebody stopped it (exit code {ended.exit_code})"
-        if why is None and ended.exit_code in (_SIGKILL_EXIT, _LOST_EXIT):
+        if why is None and ended.exit_code in (SIGKILL_EXIT_CODE, _LOST_EXIT):
             why = await _describe_kernel_end(session, ended)
         if not failed and ended.exit_code == 0:
             why = await _describe_unasked_end(session, container)
@@ -649,7 +648,7 @@ async def _was_asked_to_stop(session: NodeSession, container: Container) -> bool
         return False
     if log is None or log.fatal_line is not None:
         return False
-    return log.stopped is not None or (container.exit_code != _SIGKILL_EXIT and log.final_error is None)
+    return log.stopped is not None or (container.exit_code != SIGKILL_EXIT_CODE and log.final_error is None)
 
 
 async def _read_log_tail(session: NodeSession, container: Container, lines: int = _TAIL_LINES) -> LogAnalyzer | None:

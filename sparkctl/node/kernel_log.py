@@ -454,9 +454,8 @@ def main(words: list[str]) -> None:
     reader.pci_place = root + PCI_PLACE
     read_everything(reader)
     message: Json = {"kernel_log": KERNEL_LOG_PROTOCOL, "now": time.time(), "uptime": time.monotonic()}
-    message["since_boot"] = time.clock_gettime(
-        time.CLOCK_BOOTTIME
-    )  # the time asleep is in it, as in no line of the log
+    # the time asleep is in it, as in no line of the log
+    message["since_boot"] = time.clock_gettime(time.CLOCK_BOOTTIME)
     message["kernel"] = os.uname().release
     message["log"] = reader.build_message()
     message["before"] = read_boot_before() if "--boot-before" in words and not root else None

@@ -107,9 +107,9 @@ def is_variable_name(text: str) -> bool:
 
 # What compose takes off or fills in when it reads an env file, and `docker run --env-file` does not.
 _COMPOSE_SYNTAX = {
-    re.compile(r"""^\s*(?P<quote>["']).*(?P=quote)"""): "the quotes",
-    re.compile(r"\s#"): "the `#` and what follows",
-    re.compile(r"\$(?:\{|[A-Za-z_])"): "the `$` unreplaced",
+    re.compile(r"""^\s*(?P<quote>["']).*(?P=quote)"""): "the quotes too",
+    re.compile(r"\s#"): "the `#` and what follows it too",
+    re.compile(r"\$(?:\{|[A-Za-z_])"): "the `$` and the name as they stand",
 }
 MAX_ENV_FILE_BYTES = 64 * 1024
 
@@ -195,7 +195,7 @@ def list_literal_values(profile: Profile) -> tuple[FileIssue, ...]:
     Raises `InvalidInput` for a file that a start refuses.
     """
     return tuple(
-        FileIssue(place, f"{name} gets {what} too: sparkctl passes values as they are, as docker run --env-file does")
+        FileIssue(place, f"{name} gets {what}: sparkctl passes values as they are, as docker run --env-file does")
         for place, name, value in _read_env_file(profile)
         for pattern, what in _COMPOSE_SYNTAX.items()
         if pattern.search(value)
@@ -254,8 +254,8 @@ def _read_env_file(profile: Profile) -> list[tuple[FilePosition, str, str]]:
 
 
 def parse_env_file(raw: bytes, file: str) -> list[tuple[FilePosition, str, str]]:
-    """Return the place, name and value of each pair of an env file, as `docker run --env-file` reads it: ``KEY=VALUE`` lines, ``#`` comments, the
-    value unchanged.
+    """Return the place, name and value of each pair of an env file, as `docker run --env-file` reads it: ``KEY=VALUE`` lines,
+    ``#`` comments, the value unchanged.
 
     Raises `InvalidFile`; messages never contain values.
     """

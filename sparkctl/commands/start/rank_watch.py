@@ -19,7 +19,7 @@ from sparkctl.errors import DockerError, NodeError, SparkctlError
 from sparkctl.logs import rank_verdict, start_verdict, verdict_builder
 from sparkctl.logs.rank_verdict import ClockOffset, RankFailure, find_first_failure, measure_clock_offset
 from sparkctl.logs.reader import save_log
-from sparkctl.model.container import ContainerState
+from sparkctl.model.container import SIGKILL_EXIT_CODE, ContainerState
 from sparkctl.model.events import Emit, Event, PhaseChanged, WarningEmitted
 from sparkctl.model.guard_state import GuardReceipt, UnwatchReason
 from sparkctl.model.launch_plan import ContainerLabel, LaunchPlan
@@ -32,7 +32,6 @@ from sparkctl.monitor import guard_client
 from sparkctl.monitor.kernel_log import ask_kernel_log
 from sparkctl.transport.node_session import NodeSession
 
-_SIGKILL_EXIT_CODE = 137
 # To the program itself: not to what runs it, nor to one of an earlier version, which such a signal would end.
 _HOLD_ON_NODE = """for c in $(grep -lsaF "/dev/shm/sparkctl-pull-" /proc/[0-9]*/cmdline); do
   p=${c%/cmdline}; [ -O "$p" ] || continue
@@ -194,7 +193,7 @@ class RankWatch:
         try:
             container = await self.session.docker.inspect_container(self.container_id)
             at = container.finished if at is None else at
-            if container.exit_code == _SIGKILL_EXIT_CODE and not container.is_alive and not timed_out:
+            if container.exit_code == SIGKILL_EXIT_CODE and not container.is_alive and not timed_out:
                 receipt = await self._read_receipt()
             if not container.is_alive:
                 log = (

@@ -1489,7 +1489,7 @@ CRASH_FAILURES = (
     failure_rule(
         r"^EOFError$",
         FailureCause.WORKER_LOST,
-        "A process waited for a word of another one, which ended.",
+        "A process waited for a message from another one, which ended.",
         "The lines before this one, or the other process's own, say why it ended.",
         needle="EOFError",
         weight=FailureWeight.DYING,

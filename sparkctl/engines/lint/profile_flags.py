@@ -166,7 +166,8 @@ class FlagAdvice:
 
     ``words``: what to do about a flag that this engine lacks. ``not_alike``: those of ``names`` that take another kind
     of value. ``replaceable``: flags whose value a checkpoint's own setting replaces before anything refuses it.
-    ``key_values``: what a key of a JSON flag takes (``--flag.key``), in any case; a text names the flag that takes the same.
+    ``key_values``: what a key of a JSON flag takes (``--flag.key``), in upper or lower case, or the name of the flag that takes the
+    same.
     """
 
     names: Mapping[str, str] = field(default_factory=dict)

@@ -447,7 +447,7 @@ _EXIT_FAILURES = (
         r"\bFailed core proc\(s\): \{'(?P<core>\w{1,40})': (?P<code>[1-9]\d{0,2})\b",
         FailureCause.WORKER_LOST,
         "The engine core {core} ended by itself with exit code {code}, and no line says why.",
-        "The first error above says why: look for it, and show it the whole log if this is an excerpt.",
+        "The first error above says why: look for it; if this log is an excerpt, diagnose the whole one.",
         needle="Failed core proc(s): {'",
         fatal=True,
         weight=FailureWeight.AFTERMATH,
@@ -459,7 +459,7 @@ _EXIT_FAILURES = (
         r"|^Got fatal signal from worker processes",
         FailureCause.WORKER_LOST,  # any line that names a reason has more weight
         "The engine core ended, and no line says why.",
-        "The first error above says why: look for it, and show it the whole log if this is an excerpt. If there is none, the process was "
+        "The first error above says why: look for it; if this log is an excerpt, diagnose the whole one. If there is none, the process was "
         "killed, as the kernel does for memory: dmesg -T | grep -i oom on the node.",
         needle=(
             "core initialization failed",

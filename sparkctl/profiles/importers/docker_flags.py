@@ -101,7 +101,7 @@ def _apply_env(draft: ProfileDraft, flag: str, value: str, key: str) -> None:
 def add_volume(draft: ProfileDraft, text: str, key: str) -> None:
     """Take ``source:target[:options]`` or a target alone."""
     if _WINDOWS_SOURCE.match(text):
-        draft.ledger.add_unsupported(key, "it begins with a drive of Windows; write the path on the node")
+        draft.ledger.add_unsupported(key, "it begins with a Windows drive; write the path on the node")
         return
     parts = text.split(":")
     if len(parts) == 1:

@@ -168,12 +168,12 @@ def test_a_check_says_that_an_answer_takes_long(
         return capsys.readouterr().err.splitlines()
 
     assert wait(4) == []
-    assert wait(40) == ["waiting for an answer of qwen36   5.0 s", "waiting for an answer of qwen36   35 s"]
+    assert wait(40) == ["waiting for an answer from qwen36   5.0 s", "waiting for an answer from qwen36   35 s"]
     teller.print_event(
         FindingReported(ts=1.0, node=NODE, check="question", severity=Severity.GOOD, message="it knows the answer")
     )
     assert wait(4) == [], "the next question has just been asked"
-    assert wait(30) == ["waiting for an answer of qwen36   5.0 s"]
+    assert wait(30) == ["waiting for an answer from qwen36   5.0 s"]
 
 
 def test_a_second_press_promises_nothing_and_after_the_end_nothing_is_said(capsys: pytest.CaptureFixture[str]) -> None:

@@ -117,14 +117,14 @@ def test_values_of_an_env_file_that_compose_reads_otherwise_are_named(tmp_path: 
     text = 'A="a b"\nB= \'q\' # x\nC=1 # comment\nD=${HOME}/x\nE=$HOME\nF=a#b\nG=it\'s\nH={"a": 1}\nI=pa$$\n'
     (tmp_path / "own.env").write_text(text)
     profile = load_profile_text(tmp_path, "env_file: own.env\n")
-    found = [str(one).removeprefix(f"{tmp_path}/").partition(" too")[0] for one in list_literal_values(profile)]
+    found = [str(one).removeprefix(f"{tmp_path}/").partition(": sparkctl")[0] for one in list_literal_values(profile)]
     assert found == [
-        "own.env:1:1: A gets the quotes",
-        "own.env:2:1: B gets the quotes",
-        "own.env:2:1: B gets the `#` and what follows",
-        "own.env:3:1: C gets the `#` and what follows",
-        "own.env:4:1: D gets the `$` unreplaced",
-        "own.env:5:1: E gets the `$` unreplaced",
+        "own.env:1:1: A gets the quotes too",
+        "own.env:2:1: B gets the quotes too",
+        "own.env:2:1: B gets the `#` and what follows it too",
+        "own.env:3:1: C gets the `#` and what follows it too",
+        "own.env:4:1: D gets the `$` and the name as they stand",
+        "own.env:5:1: E gets the `$` and the name as they stand",
     ]
 
 
