@@ -96,23 +96,9 @@ async def stop_instance_container(
             await session.docker.stop_container(container.id, grace)
     ended()
 
-    async def put_away() -> SaveLogResult:
-        saved = await save_log(session, ctx, emit, container)
-        ctx.record_node_result(
-            NodeResult(node=session.node.name, instance=instance, container=container.id, log=saved.path)
-        )
-        if not is_counted:
-            await engine_meters.record_log_averages(session, ctx, container, saved.path)
-        if saved.whole and not keep:
-            with contextlib.suppress(ContainerNotFound):  # somebody else was faster; it is gone, as requested
-                await session.docker.remove_container(container.id)
-        elif not keep:
-            kept = _describe_kept_container(session, container)
-            emit(WarningEmitted(ctx.clock.unix_time(), session.node.name, *kept))
-        return saved
-
     saved, proof = await gather_or_cancel(
-        put_away(), release.wait_until_released(lambda words: emit_phase(Phase.STOPPING, words))
+        _save_and_remove(session, ctx, emit, container, keep=keep, is_counted=is_counted),
+        release.wait_until_released(lambda words: emit_phase(Phase.STOPPING, words)),
     )
     freed = proof.freed
     emit_phase(
@@ -146,6 +132,27 @@ async def stop_instance_container(
     if left or not proof.is_complete:
         emit(build_leftover_warning(session, ctx, instance, proof))
     return stopped
+
+
+async def _save_and_remove(
+    session: NodeSession, ctx: CommandContext, emit: Emit, container: Container, *, keep: bool, is_counted: bool
+) -> SaveLogResult:
+    """Save the log of a container that has ended, and remove it unless it is to be kept or its log is not whole.
+
+    ``is_counted``: its averages are recorded already, so they are not taken from the log.
+    """
+    saved = await save_log(session, ctx, emit, container)
+    ctx.record_node_result(
+        NodeResult(node=session.node.name, instance=container.instance_name, container=container.id, log=saved.path)
+    )
+    if not is_counted:
+        await engine_meters.record_log_averages(session, ctx, container, saved.path)
+    if saved.whole and not keep:
+        with contextlib.suppress(ContainerNotFound):  # somebody else was faster; it is gone, as requested
+            await session.docker.remove_container(container.id)
+    elif not keep:
+        emit(WarningEmitted(ctx.clock.unix_time(), session.node.name, *_describe_kept_container(session, container)))
+    return saved
 
 
 def _describe_kept_container(session: NodeSession, container: Container) -> tuple[str, str]:
