@@ -106,11 +106,11 @@ def is_variable_name(text: str) -> bool:
 
 
 # What compose takes off or fills in when it reads an env file, and `docker run --env-file` does not.
-_COMPOSE_SYNTAX = {
-    re.compile(r"""^\s*(?P<quote>["']).*(?P=quote)"""): "the quotes too",
-    re.compile(r"\s#"): "the `#` and what follows it too",
-    re.compile(r"\$(?:\{|[A-Za-z_])"): "the `$` and the name as they stand",
-}
+_COMPOSE_SYNTAX = (
+    (re.compile(r"""^\s*(?P<quote>["']).*(?P=quote)"""), "the quotes too"),
+    (re.compile(r"\s#"), "the `#` and what follows it too"),
+    (re.compile(r"\$(?:\{|[A-Za-z_])"), "the `$` and the name as they stand"),
+)
 MAX_ENV_FILE_BYTES = 64 * 1024
 
 
@@ -197,7 +197,7 @@ def list_literal_values(profile: Profile) -> tuple[FileIssue, ...]:
     return tuple(
         FileIssue(place, f"{name} gets {what}: sparkctl passes values as they are, as docker run --env-file does")
         for place, name, value in _read_env_file(profile)
-        for pattern, what in _COMPOSE_SYNTAX.items()
+        for pattern, what in _COMPOSE_SYNTAX
         if pattern.search(value)
     )
 

@@ -78,7 +78,8 @@ def format_estimate_notes(one: MemoryFit, columns: int | None, before: Sequence[
 
 
 def _list_notes(one: MemoryFit) -> list[str]:
-    notes = [sanitize_line(caution) for caution in one.cautions[_is_share_too_small(one) :]]
+    unsaid = one.cautions[1:] if _is_share_too_small(one) else one.cautions  # the first stands beside its figure
+    notes = [sanitize_line(caution) for caution in unsaid]
     if one.largest is not None:
         notes.append(f"the largest {one.largest.field.removeprefix('args.')} to set now is {one.largest.value}")
     if one.least is not None:
