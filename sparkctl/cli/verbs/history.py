@@ -125,8 +125,10 @@ def _print_operation(history: OperationHistory, number: int, as_json: bool) -> i
     _report_file_errors(history)
     if one is None:
         numbers = [each.id for each in history.list_operations(most=-1)]
-        range_of_ids = f"; its entries are {min(numbers)} to {max(numbers)}" if numbers else ""
-        raise InvalidInput(f"the history has no entry {number}{range_of_ids}", "sparkctl history")
+        known = "" if not numbers else f"; its only entry is {numbers[0]}"
+        if len(numbers) > 1:
+            known = f"; its entries are {min(numbers)} to {max(numbers)}"
+        raise InvalidInput(f"the history has no entry {number}{known}", "sparkctl history")
     worked = history.find_last_good_start(one)
     changes = None if worked is None else diff_starts(worked, one)
     parts = history.list_switch_parts(one)

@@ -96,10 +96,17 @@ async def stop_instance_container(
             await session.docker.stop_container(container.id, grace)
     ended()
 
+    async def await_memory() -> ReleaseResult | SparkctlError:
+        try:
+            return await release.wait_until_released(lambda words: emit_phase(Phase.STOPPING, words))
+        except SparkctlError as error:  # raised once the log is saved: an error here must not cancel that
+            return error
+
     saved, proof = await gather_or_cancel(
-        _save_and_remove(session, ctx, emit, container, keep=keep, is_counted=is_counted),
-        release.wait_until_released(lambda words: emit_phase(Phase.STOPPING, words)),
+        _save_and_remove(session, ctx, emit, container, keep=keep, is_counted=is_counted), await_memory()
     )
+    if isinstance(proof, SparkctlError):
+        raise proof
     freed = proof.freed
     emit_phase(
         Phase.STOPPED, f"{format_gib(freed)} came back" if freed is not None and freed > MIN_AWAITED_BYTES else None
