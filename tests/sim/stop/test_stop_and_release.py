@@ -20,9 +20,11 @@ from sparkctl.commands.restart_instance import RestartInstance
 from sparkctl.commands.start.start_instance import start_instance
 from sparkctl.commands.start.start_request import StartInstance
 from sparkctl.commands.stop.pending_stops import PendingStop, PendingStopFiles
+from sparkctl.commands.stop.stop_containers import stop_instance_container
 from sparkctl.commands.stop.stop_instance import StopInstance, stop_instance
 from sparkctl.config import load_config
 from sparkctl.context import CommandContext
+from sparkctl.errors import NodeStarved
 from sparkctl.files import shipped_profiles_dir
 from sparkctl.history.model import NodeResult, OperationKind
 from sparkctl.history.operation_history import OperationHistory
@@ -105,6 +107,26 @@ async def test_a_worker_that_outlives_its_container_is_named_with_what_it_holds(
     assert f"sudo kill {pid}" in said
     assert "GiB did not come back on spark1" in said
     assert not sparks.docker["spark1"].containers, "what could be removed was"
+
+
+async def test_the_log_is_saved_and_the_container_removed_though_the_wait_for_its_memory_fails(
+    sparks: SimulatedSparks, ctx: CommandContext, node: Node
+) -> None:
+    await start_and_get_id(ctx, node)
+    spark = sparks.nodes["spark1"]
+    spark.options = replace(spark.options, troubles=frozenset({NodeFault.LINGERS}))
+
+    def fail_while_memory_comes_back(event: Event) -> None:
+        if isinstance(event, PhaseChanged) and (event.detail or "").endswith(" back"):
+            raise NodeStarved("spark1", "it did not answer")
+
+    async with ctx.create_session(node) as session:
+        await session.link.connect()
+        (container,) = await session.docker.list_containers()
+        with pytest.raises(NodeStarved):
+            await stop_instance_container(session, ctx, fail_while_memory_comes_back, container, 5.0)
+    assert sparks.docker["spark1"].containers == {}
+    assert [path for path in (ctx.history.directory / "logs").rglob("*.log") if path.stat().st_size]
 
 
 @pytest.mark.parametrize("sees_maps", [False, True])
