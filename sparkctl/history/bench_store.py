@@ -261,6 +261,11 @@ class BenchComparison:
     setup: tuple[StartDifference, ...]
     unknown: tuple[str, ...]
 
+    @property
+    def lettered_runs(self) -> tuple[tuple[str, BenchRun], tuple[str, BenchRun]]:
+        """Both runs, each with the letter by which it is spoken of."""
+        return ("A", self.before), ("B", self.after)
+
 
 def compare_benches(
     before: BenchRun, after: BenchRun, find_reference: Callable[[BenchRun], Sequence[Reference]] | None = None

@@ -28,6 +28,7 @@ from sparkctl.files import (
 )
 from sparkctl.history.database import make_private_directory
 from sparkctl.history.expected_durations import is_byte_count
+from sparkctl.model.container import shorten_id
 from sparkctl.model.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
@@ -142,11 +143,11 @@ class LogArchive:
 
     def open_log_writer(self, instance: str, node: str, container_id: str, secrets: Iterable[str]) -> SavedLogWriter:
         """Open the file for this run of a container: always the same one; files of old runs are pruned."""
-        if same := self._find_files(instance, node, f"*-{container_id[:12]}.log"):
+        if same := self._find_files(instance, node, f"*-{shorten_id(container_id)}.log"):
             return SavedLogWriter(same[-1], secrets)  # the operator may have seen this name already
         folder = self._log_folder(instance, node)
         _prune_folder(folder)
-        return SavedLogWriter(folder / f"{_next_stamp(folder)}-{container_id[:12]}.log", secrets)
+        return SavedLogWriter(folder / f"{_next_stamp(folder)}-{shorten_id(container_id)}.log", secrets)
 
     def list_saved_logs(self, instance: str, nodes: Collection[str] | None = None) -> list[SavedLog]:
         """Return the saved logs of an instance, newest first: of these nodes, or with None of all nodes.
@@ -185,9 +186,11 @@ class LogArchive:
     def _write_beside_log(self, instance: str, node: str, container_id: str, suffix: str, text: str) -> Path:
         folder = self._log_folder(instance, node)
         make_private_directory(folder)
-        logs = self._find_files(instance, node, f"*-{container_id[:12]}.log")
+        logs = self._find_files(instance, node, f"*-{shorten_id(container_id)}.log")
         path = self._find_beside_log(instance, node, container_id, suffix) or (
-            logs[-1].with_suffix(suffix) if logs else folder / f"{_next_stamp(folder)}-{container_id[:12]}{suffix}"
+            logs[-1].with_suffix(suffix)
+            if logs
+            else folder / f"{_next_stamp(folder)}-{shorten_id(container_id)}{suffix}"
         )
         write_private_file(path, text, _UNFINISHED_SUFFIX)
         return path
@@ -245,7 +248,7 @@ class LogArchive:
         make_private_directory(folder)
         for old in sorted(folder.iterdir(), key=lambda path: path.stat().st_mtime)[: -_MAX_LOGS + 1]:
             old.unlink(missing_ok=True)
-        (folder / container_id[:12]).touch(0o600)
+        (folder / shorten_id(container_id)).touch(0o600)
 
     def list_awaited_tokens(self, node: str) -> frozenset[str]:
         """Return the containers, by the first 12 digits of their ids, whose starts from here saw no token: a start is under
@@ -258,7 +261,7 @@ class LogArchive:
 
     def note_token(self, instance: str, node: str, container_id: str) -> None:
         """Note that a token was seen: a verdict that says there was none is deleted, too."""
-        awaited = self._awaited_folder(node) / container_id[:12]
+        awaited = self._awaited_folder(node) / shorten_id(container_id)
         with suppress(OSError):
             awaited.unlink()
             if (verdict := self._find_beside_log(instance, node, container_id, _VERDICT_SUFFIX)) is not None:
@@ -269,7 +272,7 @@ class LogArchive:
         return self.directory / "awaited" / safe_file_name(node)
 
     def _find_beside_log(self, instance: str, node: str, container_id: str, suffix: str) -> Path | None:
-        return next(iter(self._find_files(instance, node, f"*-{container_id[:12]}{suffix}")), None)
+        return next(iter(self._find_files(instance, node, f"*-{shorten_id(container_id)}{suffix}")), None)
 
     def _find_files(self, instance: str, node: str | None, pattern: str) -> list[Path]:
         """Return the files of an instance on a node, or on all of them, by their names; also those in folders that an earlier

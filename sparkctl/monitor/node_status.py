@@ -12,7 +12,7 @@ from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext
 from sparkctl.engines import find_health_paths
 from sparkctl.errors import ContainerNotFound, DockerError, DockerUnavailable, LogUnreadable, NodeError
-from sparkctl.model.container import SIGKILL_EXIT_CODE, Container, ContainerState
+from sparkctl.model.container import SIGKILL_EXIT_CODE, Container, ContainerState, shorten_id
 from sparkctl.model.finding import Finding, sort_by_severity
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.launch_plan import PROVED_PROBES, ContainerLabel, ReadinessRule, ReadinessTarget
@@ -180,7 +180,7 @@ def note_unproved_starts(ctx: CommandContext, session: NodeSession, containers: 
     node = session.node.name
     awaited = ctx.history.list_awaited_tokens(node)
     for one in containers:
-        if one.is_managed and one.id[:12] in awaited:
+        if one.is_managed and shorten_id(one.id) in awaited:
             recent = ctx.history.list_operations(one.instance_name, node, most=3)
             is_watched = any(each.is_running and each.kind == "start" for each in recent)
             (session.awaited if is_watched else session.doubted).add(one.id)

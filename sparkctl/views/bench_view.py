@@ -41,13 +41,13 @@ def list_cell_columns(one: CellResult) -> tuple[str, ...]:
         _UNKNOWN if one.power is None else f"{one.power:.0f} W",
         _UNKNOWN if one.tokens_per_joule is None else f"{one.tokens_per_joule:.2f}",
         _UNKNOWN if one.clock is None else f"{one.clock:.0f} MHz",
-        ", ".join(_list_cell_marks(one)),
+        ", ".join(_list_marks(one)),
     )
 
 
-def _list_cell_marks(one: CellResult) -> tuple[str, ...]:
+def _list_marks(one: CellResult | DomainResult) -> tuple[str, ...]:
     marks = ("disturbed",) if one.disturbed else ()
-    return (*marks, "throttled") if one.throttled else marks
+    return (*marks, "throttled") if isinstance(one, CellResult) and one.throttled else marks
 
 
 def _format_measurements(one: Measurements | None, digits: int, unit: str = "") -> str:
@@ -234,7 +234,7 @@ def _list_domain_columns(one: DomainResult) -> tuple[str, ...]:
 
 def _format_domain_marks(one: DomainResult, gains: dict[tuple[str, bool | None], float]) -> tuple[str, str]:
     gain = gains.get((one.domain, one.thinking))
-    marks = ["disturbed"] if one.disturbed else []
+    marks = [*_list_marks(one)]
     if one.error is not None:
         marks.append(f"{one.failed} of {one.prompts} failed: {sanitize_line(one.error)}")
     return "" if gain is None else f"{gain:.2f}x", ", ".join(marks)
@@ -382,7 +382,7 @@ def render_comparison(one: BenchComparison, *, is_wide: bool = False) -> list[Te
     ]
     if not one.rows:
         rows.append(make_row(Span("the two have no cell in common", TextStyle.ATTENTION)))
-    for letter, run in (("A", one.before), ("B", one.after)):
+    for letter, run in one.lettered_runs:
         for cell in (each for each in run.results if each.error is not None):
             words = f"{letter} did not measure {cell.cell}: {sanitize_line(cell.error or '')}"
             rows.append(make_row(Span(words, TextStyle.ATTENTION)))
@@ -406,12 +406,12 @@ def _list_doubts(one: BenchComparison) -> list[str]:
     """Return, in a sentence each, why figures that are compared may mislead."""
     compared = [*dict.fromkeys(row.cell for row in one.rows)]
     found = []
-    for letter, run in (("A", one.before), ("B", one.after)):
-        marks = _list_marks(run)
+    for letter, run in one.lettered_runs:
+        marks = _map_marks(run)
         for mark, meaning in _DOUBTS.items():
             if cells := [sanitize_line(str(cell)) for cell in compared if mark in marks.get(cell, ())]:
                 found.append(f"{letter} {', '.join(cells) if len(cells) < len(compared) else 'throughout'}: {meaning}")
-    if unknown := [letter for letter, run in (("A", one.before), ("B", one.after)) if run.setup.text is None]:
+    if unknown := [letter for letter, run in one.lettered_runs if run.setup.text is None]:
         whose = "of either" if len(unknown) == 2 else f"of {unknown[0]}"
         found.append(
             f"the settings {whose} are not known, as this computer did not start it: model, quantization and drafts may differ, too"
@@ -419,10 +419,10 @@ def _list_doubts(one: BenchComparison) -> list[str]:
     return found
 
 
-def _list_marks(run: BenchRun) -> dict[BenchCell | DomainKey, tuple[str, ...]]:
+def _map_marks(run: BenchRun) -> dict[BenchCell | DomainKey, tuple[str, ...]]:
     """Return what makes each cell or kind of text doubtful: disturbed, throttled."""
-    found: dict[BenchCell | DomainKey, tuple[str, ...]] = {one.cell: _list_cell_marks(one) for one in run.results}
-    return found | {one.key: ("disturbed",) if one.disturbed else () for one in run.domains}
+    found: dict[BenchCell | DomainKey, tuple[str, ...]] = {one.cell: _list_marks(one) for one in run.results}
+    return found | {one.key: _list_marks(one) for one in run.domains}
 
 
 def _render_sources(one: BenchComparison) -> Iterator[TextRow]:
@@ -496,7 +496,7 @@ def _render_setup(one: BenchComparison) -> Iterator[TextRow]:
 
 
 def _comparison_headings(one: BenchComparison, is_wide: bool = False) -> tuple[str, ...]:
-    names = [f"{letter} {sanitize_line(run.instance)}" for letter, run in (("A:", one.before), ("B:", one.after))]
+    names = [f"{letter}: {sanitize_line(run.instance)}" for letter, run in one.lettered_runs]
     return ("cell", "figure", *names, "B is", *(("A: lowest-highest", "B: lowest-highest", "runs") if is_wide else ()))
 
 
@@ -540,7 +540,7 @@ def _choose_style(row: FigureComparison) -> TextStyle:
 def format_comparison_markdown(one: BenchComparison) -> list[str]:
     """Return a table to paste into a forum, with the set-ups beneath."""
     lines = _format_markdown_table([_comparison_headings(one), *map(_list_comparison_columns, one.rows)])
-    for letter, run in (("A", one.before), ("B", one.after)):
+    for letter, run in one.lettered_runs:
         setup = run.setup
         parts = (
             setup.profile, setup.image, setup.engine_version, setup.driver and f"driver {setup.driver}",
@@ -584,7 +584,7 @@ def format_comparison_csv(one: BenchComparison) -> list[str]:
     out = io.StringIO()
     table = csv.writer(out, lineterminator="\n")
     table.writerow(_CSV_HEADINGS)
-    marks = [_list_marks(run) for run in (one.before, one.after)]
+    marks = [_map_marks(run) for _, run in one.lettered_runs]
     for row in one.rows:
         values = [None if value is None else round(value.median, 4) for value in (row.before, row.after)]
         gain = None if row.gain is None else round(row.gain, 4)

@@ -44,7 +44,7 @@ from sparkctl.model.sample import MemoryBeforeStart
 from sparkctl.model.text.units import GIB
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.simulator import SimulatedSparks
-from sparkctl.simulator.sim_node import NodeFault
+from sparkctl.simulator.sim_node import NodeFault, SimNode
 from tests.support.events import collect_events_and_end, list_warnings
 from tests.support.run_command import parse_result, run_demo
 from tests.support.sim_clients import FAST, PATIENCE
@@ -66,6 +66,13 @@ async def start_and_get_id(ctx: CommandContext, node: Node, **changes: object) -
     )
     assert ended.outcome is Outcome.READY, events
     return INSTANCE
+
+
+def give_fault(sparks: SimulatedSparks, fault: NodeFault) -> SimNode:
+    """Have spark1 show a fault from now on; return it."""
+    spark = sparks.nodes["spark1"]
+    spark.options = replace(spark.options, troubles=frozenset({fault}))
+    return spark
 
 
 def find_memory_release(events: list[Event]) -> MemoryReleased:
@@ -91,8 +98,7 @@ async def test_a_worker_that_outlives_its_container_is_named_with_what_it_holds(
     sparks: SimulatedSparks, ctx: CommandContext, node: Node
 ) -> None:
     await start_and_get_id(ctx, node)
-    spark = sparks.nodes["spark1"]
-    spark.options = replace(spark.options, troubles=frozenset({NodeFault.LINGERS}))
+    spark = give_fault(sparks, NodeFault.LINGERS)
     events, ended = await collect_events_and_end(stop_instance(ctx, StopInstance(instance=INSTANCE, nodes=[node])))
     (pid,) = spark.remains.lost
     one = find_memory_release(events)
@@ -113,8 +119,7 @@ async def test_the_log_is_saved_and_the_container_removed_though_the_wait_for_it
     sparks: SimulatedSparks, ctx: CommandContext, node: Node
 ) -> None:
     await start_and_get_id(ctx, node)
-    spark = sparks.nodes["spark1"]
-    spark.options = replace(spark.options, troubles=frozenset({NodeFault.LINGERS}))
+    give_fault(sparks, NodeFault.LINGERS)
 
     def fail_while_memory_comes_back(event: Event) -> None:
         if isinstance(event, PhaseChanged) and (event.detail or "").endswith(" back"):
@@ -133,9 +138,8 @@ async def test_the_log_is_saved_and_the_container_removed_though_the_wait_for_it
 async def test_what_a_killed_engine_leaves_in_dev_shm_goes_where_it_is_surely_its_and_is_named_else(
     sparks: SimulatedSparks, ctx: CommandContext, node: Node, *, sees_maps: bool
 ) -> None:
-    spark = sparks.nodes["spark1"]
+    spark = give_fault(sparks, NodeFault.LITTERS)
     spark.remains.sees_maps = sees_maps
-    spark.options = replace(spark.options, troubles=frozenset({NodeFault.LITTERS}))
     await start_and_get_id(ctx, node, ipc="host")
     (path,) = spark.remains.files
     events, ended = await collect_events_and_end(
@@ -595,8 +599,7 @@ async def test_a_restart_goes_on_where_the_old_one_left_something(
     sparks: SimulatedSparks, ctx: CommandContext, node: Node
 ) -> None:
     """What serves does not stay down over a warning: the start checks by itself whether there is enough memory."""
-    spark = sparks.nodes["spark1"]
-    spark.options = replace(spark.options, troubles=frozenset({NodeFault.LITTERS}))
+    give_fault(sparks, NodeFault.LITTERS)
     await start_and_get_id(ctx, node, ipc="host")
     ((before, process),) = sparks.docker["spark1"].running.items()
     process.deaf = True  # type: ignore[union-attr]  # it is killed, and leaves its shared memory

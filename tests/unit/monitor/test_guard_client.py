@@ -241,14 +241,20 @@ async def test_a_start_that_brings_no_guard_says_why(
     assert (trouble.value.hint or "").endswith(hint or "")
 
 
-async def test_one_that_ended_after_it_was_found_is_started_again(
-    session: NodeSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def serve_state(place: Path) -> None:
+    """Answer each line at this socket with the state of a guard."""
+
     async def peer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while await reader.readline():
             writer.write(json.dumps(STATE).encode() + b"\n")
 
-    await asyncio.start_unix_server(peer, tmp_path / "peer.sock")
+    await asyncio.start_unix_server(peer, place)
+
+
+async def test_one_that_ended_after_it_was_found_is_started_again(
+    session: NodeSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await serve_state(tmp_path / "peer.sock")
     hello = json.dumps({"probe": 1, "kind": "guard", "pid": 7, "socket": "PLACE", "already": True})
     gone, there = (hello.replace("PLACE", str(tmp_path / name)) for name in ("gone.sock", "peer.sock"))
     python = tmp_path / "python3"
@@ -265,11 +271,7 @@ async def test_one_that_ended_after_it_was_found_is_started_again(
 async def test_a_guard_that_listens_needs_no_python_and_one_that_ended_is_started(
     session: NodeSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def peer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while await reader.readline():
-            writer.write(json.dumps(STATE).encode() + b"\n")
-
-    await asyncio.start_unix_server(peer, tmp_path / "peer.sock")
+    await serve_state(tmp_path / "peer.sock")
     left = await guard_client.read_guard_directory(session)
     monkeypatch.setenv("PATH", str(tmp_path))
     there = replace(left, socket=str(tmp_path / "peer.sock"))
