@@ -100,7 +100,7 @@ def test_a_busy_port_is_told_beside_what_must_stop_for_the_memory(port: int, of_
     refused = run_demo("up", *words, "--dry-run", scenario="two-stacks")
     assert refused.returncode == 6
     assert re.search(rf"only if qwen36-ngram stops: short by .*; and port {port} on spark1 is in use", refused.stderr)
-    assert [line for line in refused.stderr.splitlines() if "try: " in line][0] == f"  try: {switch}"
+    assert next(line for line in refused.stderr.splitlines() if "try: " in line) == f"  try: {switch}"
     assert run_demo(*switch.split()[1:], "--dry-run", scenario="two-stacks").returncode == 0
     code, document = run_plan(*words, scenario="two-stacks")
     assert (code, document["nodes"][0]["commands"]) == (6, [switch])
