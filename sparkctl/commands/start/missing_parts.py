@@ -160,6 +160,53 @@ async def read_missing_from_hub(
     what the Hub did not tell.
     """
     from sparkctl.transport.hub_client import HubUnreachable  # late: most starts ask no Hub
+
+    found, by_place, cautions = [], {one.place: one for one in models}, []
+    for part in parts:
+        source = None if part.kind is PartKind.IMAGE or part.source is None else parse_model_source(part.source)
+        if isinstance(source, HubSource):
+            try:
+                model = await client.read_model(source, *list_wanted_names(profile, part))
+            except SparkctlError as error:
+                way = f"; {error.hint}" if error.hint else ""
+                if isinstance(error, HubUnreachable):  # else it certainly cannot come
+                    part = estimate_size(profile, part)
+                what = "estimated from model.weights of the profile" if part.is_estimate else "not known"
+                cautions.append(f"the size of {part.source} is {what}: {error.message}{way}")
+                found.append(part)
+                continue
+            by_place[part.name] = model.build_checkpoint(part.name)
+            found.append(replace(part, size=model.size))
+        else:
+            found.append(estimate_size(profile, part))
+    return tuple(found), tuple(by_place.values()), tuple(cautions)
+
+
+def estimate_size(profile: Profile, part: MissingPart) -> MissingPart:
+    """Return a model whose source does not tell its size with that of its weights, where the profile has it."""
+    weights = {PartKind.MODEL: profile.model.weights, PartKind.DRAFT_MODEL: profile.model.draft_weights}.get(part.kind)
+    if part.size is not None or part.source is None or weights is None:
+        return part
+    return replace(part, size=weights, is_estimate=True)
+
+
+async def measure_free_space(
+    session: NodeSession, parts: Sequence[MissingPart], engine: DockerInfo
+) -> tuple[MissingPart, ...]:
+    """Return the parts with what is free on the disk where each goes, and what else goes there. Raises `NodeError`."""
+    places = {part: _list_directories_above(part, engine) for part in parts}
+    sections = dict.fromkeys(f"disk={place}" for above in places.values() for place in above)
+    if not sections:
+        return tuple(parts)
+    disks = {disk.path: disk for disk in (await session.read_node(*sections)).disks if disk.free is not None}
+    found = [(part, next((disks[place] for place in above if place in disks), None)) for part, above in places.items()]
+    return tuple(
+        part if disk is None else replace(
+            part, free=disk.free, beside=sum(
+                other.room or 0 for other, at in found
+                if other is not part and at is not None and at.mount is not None and at.mount == disk.mount
+            ),
+        )
         for part, disk in found
     )  # fmt: skip
 

@@ -229,8 +229,8 @@ class RankStart(RankWatch):
             self.fit.refuse_certain_misfit(self._alone, self.measured)
             self._report_missing(self._find_missing())
             raise
-        except PortInUse:
-            self.fit.refuse_certain_misfit(self._alone, self.measured)
+        except PortInUse as busy:
+            self.fit.refuse_certain_misfit(self._alone, self.measured, busy)
             raise
         if self.decision.attach is not None and self.plan.ready.requires_key:  # made by whoever started it
             run = await self.session.docker.read_run_options(self.decision.attach.id)

@@ -870,5 +870,5 @@ def test_a_misfit_is_told_before_a_busy_port() -> None:
     words = ("qwen36-vllm", "--node", "spark1", "--set", "port=8003", "--set", "args.gpu-memory-utilization=0.1")
     ran = run_demo("up", *words, scenario="two-stacks")
     assert ran.returncode == 6
-    assert "does not fit" in ran.stderr
-    assert "port 8003" not in ran.stderr
+    assert "does not fit" in ran.stderr.partition("port 8003")[0]
+    assert "port 8003 on spark1 is in use" in ran.stderr

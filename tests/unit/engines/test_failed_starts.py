@@ -85,6 +85,20 @@ ONE_LINE = [
     ),
     (
         "sglang",
+        "RuntimeError: Rank 0 scheduler died during initialization (exit code: 1). If exit code is -9 (SIGKILL),",
+        FailureCause.WORKER_LOST,
+        None,
+        "exit code 1",
+    ),
+    (
+        "sglang",
+        "[2026-06-03 09:14:19] Subprocess scheduler_0 (pid=9) crashed with exit code 1. Triggering SIGQUIT",
+        FailureCause.WORKER_LOST,
+        None,
+        "exit code 1",
+    ),
+    (
+        "sglang",
         "[2026-06-03 09:14:19] Subprocess scheduler_0 (pid=9) crashed with exit code -9. Triggering SIGQUIT",
         FailureCause.WORKER_LOST,
         "args.mem-fraction-static",
