@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
 
 from sparkctl.commands.start.start_preflight import (
     check_mounts,
@@ -30,8 +31,10 @@ from sparkctl.model.text.units import format_gib
 from sparkctl.node.node_inspection import NodeInspection
 from sparkctl.profiles.fit_evaluation import find_model_paths, list_checkpoint_paths
 from sparkctl.transport.docker.docker_responses import DockerInfo, ImageInfo
-from sparkctl.transport.hub_client import HubClient, HubUnreachable
 from sparkctl.transport.node_session import NodeSession
+
+if TYPE_CHECKING:
+    from sparkctl.transport.hub_client import HubClient
 
 
 def find_missing_parts(
@@ -169,6 +172,8 @@ async def read_missing_from_hub(
     """Return the parts with their sizes, the models with what the Hub has in place of what is missing, and sentences on
     what the Hub did not tell.
     """
+    from sparkctl.transport.hub_client import HubUnreachable  # late: most starts ask no Hub
+
     found, by_place, cautions = [], {one.place: one for one in models}, []
     for part in parts:
         source = None if part.kind is PartKind.IMAGE or part.source is None else parse_model_source(part.source)
