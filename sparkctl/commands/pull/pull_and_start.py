@@ -15,7 +15,7 @@ from sparkctl.commands.start.start_needs import list_chain, start_with_needs
 from sparkctl.commands.start.start_request import StartInstance
 from sparkctl.context import CommandContext
 from sparkctl.errors import ExitCode, OperationRefused, SparkctlError
-from sparkctl.model.events import CommandEnded, Event, MemoryFitEvaluated, PartsMissing
+from sparkctl.model.events import CommandEnded, Event, MemoryFitEvaluated, Outcome, PartsMissing
 from sparkctl.model.missing_part import MissingPart, PartKind
 from sparkctl.model.questions import NonInteractivePrompter, PullQuestion
 
@@ -63,7 +63,7 @@ def _start(ctx: CommandContext, request: StartInstance) -> AsyncGenerator[Event,
 
 def _can_ask(ctx: CommandContext, request: StartInstance, missing: Sequence[tuple[str, MissingPart]]) -> bool:
     """Tell whether somebody can be asked to get it; ``missing``: each part with its profile."""
-    if request.dry_run or not missing or any(part.source is None for _, part in missing):
+    if request.dry_run or not missing or not all(part.can_come for _, part in missing):
         return False
     return type(ctx.prompter) is not NonInteractivePrompter  # nobody would read the sizes
 
@@ -151,6 +151,22 @@ async def _pull_and_start(ctx: CommandContext, request: StartInstance) -> AsyncG
         ).run(ctx)
         for one in chain
     )  # fmt: skip
-    async with aclosing(run_in_turn(itertools.chain(pulls, (_start(ctx, replace(request, pull=False)),)))) as events:
+    start = _start(ctx, replace(request, pull=False))
+    start = _expect_pulled(start) if request.dry_run else start
+    async with aclosing(run_in_turn(itertools.chain(pulls, (start,)))) as events:
         async for event in events:
+            yield event
+
+
+async def _expect_pulled(start: AsyncGenerator[Event, None]) -> AsyncGenerator[Event, None]:
+    """Yield the events of a start's dry run; what the pull before it would get does not refuse it."""
+    lacks_something = False
+    async with aclosing(start) as events:
+        async for event in events:
+            if isinstance(event, PartsMissing):
+                lacks_something = True
+                continue
+            if isinstance(event, CommandEnded) and lacks_something and event.exit_code == ExitCode.REFUSED:
+                words = "what is missing would be got first; the rest is checked once it is there"
+                event = replace(event, outcome=Outcome.PLANNED, exit_code=int(ExitCode.DONE), message=words, hint=None)
             yield event

@@ -24,6 +24,7 @@ from sparkctl.commands.start.missing_parts import (
     describe_missing_mounts,
     estimate_pull_times,
     find_missing_parts,
+    mark_copied_images,
     measure_free_space,
     read_missing_from_hub,
 )
@@ -220,16 +221,18 @@ async def _check_nodes_jointly(ctx: CommandContext, request: CheckFit, emit: Emi
             needs, reserved = await _check_needs(ctx, request, session, start.head_node)
             return replace(await _check_node(ctx, request, session, launch, reserved), needs=tuple(needs))
 
-        checked = await gather_or_cancel(
+        answers = await gather_or_cancel(
             *(check_rank(session, one) for session, one in zip(sessions, launches, strict=True))
         )
+    missing = mark_copied_images({one.fit.node: one.missing for one in answers})
+    checked = [replace(one, missing=missing[one.fit.node]) for one in answers]
     fits = [one.fit for one in checked]
     for node, one in zip(start.nodes, checked, strict=True):
         worse = any(_is_harder_to_fix(other, one.fit) for other in fits)
         _report_fit(ctx, request, node, one, emit, on_nodes=checked, is_waited_for=worse)
     for caution in () if route is None else route.cautions:
         emit(WarningEmitted(ctx.clock.unix_time(), None, caution))
-    return list(checked)
+    return checked
 
 
 def _report_flag_warnings(ctx: CommandContext, request: CheckFit, checked: Sequence[CheckedNode], emit: Emit) -> None:

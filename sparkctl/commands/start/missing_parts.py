@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
@@ -88,6 +88,19 @@ def build_missing_image(profile: Profile, plan: LaunchPlan, why: str) -> Missing
         kind=PartKind.IMAGE, node=plan.node, name=plan.image, reason=why, is_built=profile.build is not None,
         source=profile.build or (plan.image if made_by is None else None), made_by=made_by,
     )  # fmt: skip
+
+
+def mark_copied_images(
+    missing: Mapping[NodeName, tuple[MissingPart, ...]],
+) -> dict[NodeName, tuple[MissingPart, ...]]:
+    """Return what the nodes of one start lack, with where an image is copied from that another of them has."""
+    has = next(
+        (node for node, parts in missing.items() if all(part.kind is not PartKind.IMAGE for part in parts)), None
+    )
+    return {
+        node: tuple(replace(part, copied_from=has) if part.kind is PartKind.IMAGE else part for part in parts)
+        for node, parts in missing.items()
+    }
 
 
 def _explain_missing_image(image: ImageInfo | None, engine: DockerInfo) -> str | None:
@@ -257,7 +270,7 @@ def build_missing_event(
         node=node,
         instance=profile,
         parts=tuple(parts),
-        commands=(command,) if all(part.source for part in parts) else (),
+        commands=(command,) if all(part.can_come for part in parts) else (),
     )
 
 

@@ -226,8 +226,7 @@ class RankStart(RankWatch):
                 propose=self._propose_change,
             )
         except ImageNotFound:
-            self.fit.refuse_certain_misfit(self._alone, self.measured)
-            self._report_missing(self._find_missing())
+            self.report_missing(self.find_missing())
             raise
         except PortInUse as busy:
             self.fit.refuse_certain_misfit(self._alone, self.measured, busy)
@@ -250,15 +249,14 @@ class RankStart(RankWatch):
 
     def _refuse_without_model(self) -> None:
         """Raise `OperationRefused` where the model is certainly not there whole; the image was looked at before."""
-        parts = self._find_missing()
+        parts = self.find_missing()
         for part in parts:
             if part.is_required and not self.request.forced:
-                assert self.measured is not None
-                self.fit.refuse_certain_misfit(self._alone, self.measured)
-                self._report_missing(parts)
+                self.report_missing(parts)
                 raise OperationRefused(part.sentence, describe_way_to_get(part, self.plan, self.request.retry_command))
 
-    def _find_missing(self) -> tuple[MissingPart, ...]:
+    def find_missing(self) -> tuple[MissingPart, ...]:
+        """Return what the inspected node lacks."""
         assert self.scene is not None
         scene = self.scene
         return find_missing_parts(
@@ -269,7 +267,10 @@ class RankStart(RankWatch):
             models=scene.node_inspection.models,
         )
 
-    def _report_missing(self, parts: Sequence[MissingPart]) -> None:
+    def report_missing(self, parts: Sequence[MissingPart]) -> None:
+        """Emit what is missing. Raises `OperationRefused` where it does not fit even when that is there."""
+        assert self.measured is not None
+        self.fit.refuse_certain_misfit(self._alone, self.measured)
         words = self.request.words or (self.request.profile.name,)
         self.emit(replace(build_missing_event(self.ctx, words, self.plan.node, parts), commands=()))
 

@@ -329,7 +329,16 @@ async def inspect_switch_nodes(
             raise answer
         else:
             found.append(_build_node_state(ctx, request, session, answer))
-    return tuple(found)
+    has = next((site.node for site in found if site.coming is not None and site.coming.has_image), None)
+    if has is None:
+        return tuple(found)
+    words = request.words or (request.profile.name,)
+    return tuple(
+        site
+        if site.coming is None
+        else replace(site, coming=replace(site.coming, image_hint=format_transfer_command(words, has, site.node)))
+        for site in found
+    )
 
 
 async def _inspect_switch_node(

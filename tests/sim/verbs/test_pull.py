@@ -430,6 +430,35 @@ async def test_an_image_that_one_spark_made_is_copied_to_the_other(
     assert sparks.nodes["spark1"].images.has_image("own-vllm:1")
 
 
+@pytest.mark.parametrize("profile", ["minimax-m27", "qwen36-tp2"])  # made by its owner, and published
+def test_an_image_that_only_one_of_two_sparks_has_is_named_and_copied(profile: str) -> None:
+    words = (profile, "--node", "spark1", "--node", "spark2", "--set", "image=x:missing-on-spark2")
+    missing = (
+        "missing: the image x:missing-on-spark2 is not there on spark2; spark1 has it, and it is copied from there"
+    )
+    dry = run_demo("up", *words, "--dry-run")
+    assert dry.returncode == 6
+    assert missing in dry.stderr.splitlines()
+    assert dry.stdout.count("docker run") == 2, "the lines of what is still to be got, too"
+    copying = f"sparkctl sync {profile} --from spark1 --to spark2 --set image=x:missing-on-spark2"
+    assert f"try: {copying}" in dry.stderr
+    assert f"try: {copying}" in run_demo("switch", *words, "--dry-run").stderr
+    planned = run_demo("plan", *words)
+    assert missing in " ".join(planned.stdout.split())
+    assert f"get it: sparkctl pull {' '.join(words)}" in planned.stdout.splitlines()
+    got = run_demo("pull", *words)
+    assert got.returncode == 0
+    assert f"{profile} is on spark2 as on spark1" in got.stderr
+
+
+def test_a_dry_run_with_pull_takes_what_would_be_got_as_there() -> None:
+    ran = run_demo("up", "qwen36", "--node", "spark1", "--pull", "--dry-run", scenario="fresh")
+    assert ran.returncode == 0
+    assert "docker run" in ran.stdout
+    assert ran.stderr.count("missing: the image") == 1
+    assert "--pull" not in ran.stderr, "no advice to do what was asked for"
+
+
 @FRESH
 async def test_the_registry_does_not_have_what_only_a_node_has(sparks: SimulatedSparks, ctx: CommandContext) -> None:
     end = find_command_end(await collect_events(pull_profile(ctx, make_request(sparks, "image=own-vllm:1"))))
