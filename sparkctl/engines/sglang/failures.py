@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from sparkctl.engines.base import Failure, FailureWeight
-from sparkctl.engines.failures import CRASH_FAILURES, SIGNAL_DEATHS, list_common_causes
+from sparkctl.engines.failures import COMMON_CAUSES, CRASH_FAILURES, SIGNAL_DEATHS, adapt_rules
 from sparkctl.engines.failures.memory_failures import cuda_memory_rules
 from sparkctl.engines.log_rules import EXCEPTION_PREFIX, MatchGroups, failure_rule
 from sparkctl.engines.traps import build_trap_rules
@@ -346,6 +346,5 @@ FAILURES = (
     + _QUANTIZATION_FAILURES
     + SIGNAL_DEATHS
     + _EXIT_FAILURES
-    + list_common_causes("args.disable-cuda-graph")
-    + CRASH_FAILURES
+    + adapt_rules(COMMON_CAUSES + CRASH_FAILURES, "sglang")
 )

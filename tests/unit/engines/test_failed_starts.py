@@ -283,14 +283,14 @@ ONE_LINE = [
         "vllm",
         "ValueError: The number of required TPUs exceeds the total number of available TPUs in the placement group.",
         FailureCause.RAY,
-        "args.distributed-executor-backend",
+        None,
         "Ray",
     ),
     (
         "vllm",
         "ValueError: The number of required GPUs exceeds the total number of available GPUs in the cluster.",  # vllm#4655
         FailureCause.RAY,
-        "args.distributed-executor-backend",
+        None,
         "Ray",
     ),
     (
