@@ -123,7 +123,7 @@ def check_fit(ctx: CommandContext, request: CheckFit) -> AsyncGenerator[Event, N
     return stream_events(ctx, run_check, request.profile.name, None, on_interrupt="interrupted; nothing was changed")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedNode:
     """The answer for one node, and what it rests on. ``missing``: what of image and model is not there. ``busy``: the
     error of its port, where another has it. ``needs``: the answers for what starts before it.
@@ -367,7 +367,8 @@ async def _check_node(
     ends = next((one for one in containers if one.id in in_place), None)
     again = request.to_start_request(session.node).build_retry_command
     busy = find_busy_port(launch.plan, inspection, containers, ends, again=again(), propose=again)
-    return CheckedNode(replace(fit, cautions=(*fit.cautions, *cautions)), measured, missing, busy)
+    fit = replace(fit, cautions=(*fit.cautions, *cautions))
+    return CheckedNode(fit=fit, measured=measured, missing=missing, busy=busy)
 
 
 _SEARCH_SECONDS = 20.0  # seconds; what was found by then is the answer
