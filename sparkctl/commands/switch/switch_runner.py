@@ -20,7 +20,7 @@ from sparkctl.model.guard_state import GuardCoverage
 from sparkctl.model.memory_fit import MemoryFit
 from sparkctl.model.node import NodeName
 from sparkctl.model.switch_plan import FORWARD_STEPS, SwitchStep, distinguish_names
-from sparkctl.monitor.switch_journal_io import format_abandon_command, format_step_number
+from sparkctl.monitor.switch_journal_io import format_abandon_command, format_step_number, list_start_commands
 from sparkctl.profiles.launch_planning import choose_container_name
 
 _UNFINISHED_OUTCOMES = (Outcome.UNREACHABLE, Outcome.INTERRUPTED)
@@ -179,8 +179,7 @@ class SwitchStepRunner:
                 await forward_steps.save_remaining_stops(transaction)
                 await transaction.delete_journal()  # nothing is left that a later attempt could restore
                 text = lost.message if is_requested else f"{failure}; and {lost.message}"
-                where = transaction.journal.old_node_options
-                start = "\n".join(f"start it again: sparkctl up {name} {where}" for name in transaction.journal.stops)
+                start = list_start_commands(transaction.journal)
                 return self._build_end(Outcome.FAILED, ExitCode.ENGINE_FAILED, of=ended, message=text, hint=start)
             await transaction.begin_step(SwitchStep.RESTORING)
             serves = await interruptible(

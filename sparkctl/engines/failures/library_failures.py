@@ -621,6 +621,7 @@ _KERNEL_NEEDLES = {
     "pcie": (": AER: ", ": PCIe Bus Error: ", ": DPC: containment event"),
     "network-card": ("mlx5_core ", "(mlx5_core)"),
     "hardware": ("[Hardware Error]: event severity: ", "EDAC "),
+    "program-crash": ("]: segfault at ", "]: unhandled "),
     "rdma-memory": ("mlx5_", "infiniband", "ib_umem", "ibv_reg_mr"),
     "disk": ("nvme ", "(sct 0x", ", dev ", " on dev "),
     "thermal": ("ritical temperature reached",),
@@ -639,7 +640,10 @@ _KERNEL_NEEDLES = {
         "kernel BUG at",
     ),
 }
-_NO_FAILURES = {"thermal": ("note", "warning")}  # what is throttled goes on
+_NO_FAILURES = {
+    "thermal": ("note", "warning"),
+    "hardware": ("note", "warning"),
+}  # what is throttled goes on, and what the SMMU stopped
 _KERNEL_CAUSES = {
     "gpu-lost": FailureCause.GPU_FAULT,
     "network-card": FailureCause.NCCL,
@@ -649,6 +653,7 @@ _KERNEL_CAUSES = {
 _KERNEL_WEIGHTS = {
     "kernel-fault": FailureWeight.DEATH,
     "hung-task": FailureWeight.DEATH,
+    "program-crash": FailureWeight.DEATH,
     "wifi": FailureWeight.CONCRETE,
 }
 GPU_FAULTS = (
