@@ -5,9 +5,10 @@ rights.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
+from types import MappingProxyType
 
 from sparkctl.commands.drop_page_cache import format_sudoers_command
 from sparkctl.commands.start import connectivity_check, node_fit
@@ -24,6 +25,7 @@ from sparkctl.commands.start.start_preflight import (
     list_mount_sections,
     refuse_without_docker,
 )
+from sparkctl.commands.switch.switch_instance import look_at_node
 from sparkctl.commands.switch.switch_planner import IncomingRank, NodeInventory, is_running_need
 from sparkctl.commands.switch.switch_request import SwitchInstance
 from sparkctl.commands.switch.switch_transaction import SwitchTransaction
@@ -36,6 +38,7 @@ from sparkctl.model.events import Emit
 from sparkctl.model.launch_plan import LaunchPlan
 from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.memory_fit import CheckpointFiles, FitOutcome, MemoryFit
+from sparkctl.model.node import NodeName
 from sparkctl.model.text.units import format_gib
 from sparkctl.monitor import switch_journal_io
 from sparkctl.monitor.find_fabric_route import find_fabric_route
@@ -313,11 +316,19 @@ class SwitchInspection:
 
 
 async def inspect_switch_nodes(
-    ctx: CommandContext, request: SwitchInstance, sessions: Sequence[NodeSession], emit: Emit
+    ctx: CommandContext,
+    request: SwitchInstance,
+    sessions: Sequence[NodeSession],
+    emit: Emit,
+    looks: Mapping[NodeName, Awaitable[NodeInspection]] = MappingProxyType({}),
 ) -> tuple[NodeInventory, ...]:
-    """Inspect every node in parallel; one that does not answer is marked silent."""
+    """Inspect every node in parallel; one that does not answer is marked silent. ``looks``: those that have begun."""
     answers = await asyncio.gather(
-        *(_inspect_switch_node(ctx, request, session, emit) for session in sessions), return_exceptions=True
+        *(
+            _inspect_switch_node(ctx, request, session, emit, looks.get(session.node.name) or look_at_node(session))
+            for session in sessions
+        ),
+        return_exceptions=True,
     )
     needed = {node.name for one in list_need_requests(request) for node in one.nodes}
     found = []
@@ -342,11 +353,9 @@ async def inspect_switch_nodes(
 
 
 async def _inspect_switch_node(
-    ctx: CommandContext, request: SwitchInstance, session: NodeSession, emit: Emit
+    ctx: CommandContext, request: SwitchInstance, session: NodeSession, emit: Emit, look: Awaitable[NodeInspection]
 ) -> SwitchInspection:
-    await session.connect()
-    once = ["identity", "docker"] if session.home is None else []
-    inspection = await session.read_node(*once, "journal", "memory", "processes", "gpu", "listen")
+    inspection = await look
     refuse_without_docker(session.node.name, inspection)
     launch, alone = (_build_planned_launch(ctx, request, session, alone=one) for one in (False, True))
     needed = [
