@@ -22,7 +22,6 @@ from sparkctl.commands.start.start_preflight import (
     decide_start,
     format_pull_hint,
     format_transfer_command,
-    list_mount_sections,
     refuse_without_docker,
 )
 from sparkctl.commands.switch.switch_instance import look_at_node
@@ -121,16 +120,11 @@ async def run_switch_checks(
 async def _inspect_node(
     transaction: SwitchTransaction, request: SwitchInstance, coming: IncomingRank
 ) -> PreflightInspection:
-    launch = coming.plan
-    session = transaction.sessions[launch.node]
-    engine, containers, image = await gather_or_cancel(
-        session.docker.read_info(), session.docker.list_containers(), session.docker.inspect_image(launch.image)
+    session = transaction.sessions[coming.plan.node]
+    models = node_fit.list_model_sections(request.profile, coming.model_plan)
+    return await node_fit.inspect_for_start(
+        session, coming.plan, "identity", "memory", "listen", "docker", "sudo", *models
     )
-    paths = list_mount_sections(launch)
-    disk = [f"disk={engine.root_dir}"] if engine.root_dir else []
-    wanted = node_fit.list_model_sections(request.profile, coming.model_plan)
-    inspection = await session.read_node("identity", "memory", "listen", "docker", "sudo", *disk, *paths, *wanted)
-    return PreflightInspection(inspection, containers, engine, image)
 
 
 def _check_start_decision(
