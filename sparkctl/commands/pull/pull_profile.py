@@ -48,6 +48,7 @@ from sparkctl.commands.start.missing_parts import (
     mark_copied_images,
     measure_free_space,
     read_missing_parts,
+    reuse_image_sizes,
 )
 from sparkctl.commands.start.node_fit import find_loading_containers
 from sparkctl.commands.start.start_preflight import format_making_hint, format_transfer_command
@@ -88,6 +89,7 @@ class PullProfile(Request):
         forced: download although an engine loads its weights there.
         known: every node of the config: something that the profile needs may run there, and a model may be there.
         alone: without what it needs.
+        hub: who is asked for models, where it was asked before; ``measured``: images whose registry was asked before.
     """
 
     profile: Profile
@@ -104,6 +106,8 @@ class PullProfile(Request):
     forced: bool = False
     known: tuple[Node, ...] = ()
     alone: bool = False
+    hub: HubClient | None = None
+    measured: Sequence[MissingPart] = ()
 
     def format_as_command(self) -> tuple[str, ...]:
         """Return the words of its command line."""
@@ -393,11 +397,11 @@ class ProfilePuller:
         self, missing: Mapping[NodeName, tuple[MissingPart, ...]]
     ) -> tuple[dict[NodeName, tuple[MissingPart, ...]], SparkctlError | None]:
         """Return the parts with their sizes as far as their sources tell them, and why one of them certainly cannot come."""
-        hub = HubClient(self._request.environ)
+        hub = self._request.hub or HubClient(self._request.environ)
 
         async def measure_on_node(session: NodeSession) -> tuple[tuple[MissingPart, ...], SparkctlError | None]:
             sized, unavailable = list[MissingPart](), None
-            for part in missing[session.node.name]:
+            for part in reuse_image_sizes(missing[session.node.name], self._request.measured):
                 try:
                     part = estimate_size(self._request.profile, await self._measure_part(session, part, hub))
                 except SparkctlError as error:

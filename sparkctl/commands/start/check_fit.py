@@ -27,6 +27,7 @@ from sparkctl.commands.start.missing_parts import (
     mark_copied_images,
     measure_free_space,
     read_missing_from_hub,
+    reuse_image_sizes,
 )
 from sparkctl.commands.start.start_preflight import find_busy_port, list_mount_sections, refuse_wrong_node_count
 from sparkctl.commands.start.start_request import StartInstance, list_need_nodes
@@ -59,6 +60,7 @@ class CheckFit(Request):
     profile for one Spark, the candidates, each checked alone. ``words``: the profile and its overrides as the operator
     typed them. ``is_proposal``: no file has this profile, it was assumed for a model of the Hub. ``hub``: who is asked for
     models that are not on the node; None: nobody. ``known``: every node where something that it needs may run.
+    ``measured``: images whose registry was asked before.
     """
 
     profile: Profile
@@ -68,6 +70,7 @@ class CheckFit(Request):
     is_proposal: bool = False
     hub: HubClient | None = None
     known: Sequence[Node] = ()
+    measured: Sequence[MissingPart] = ()
 
     def format_as_command(self) -> tuple[str, ...]:
         """Return the words of its command line."""
@@ -120,7 +123,7 @@ def check_fit(ctx: CommandContext, request: CheckFit) -> AsyncGenerator[Event, N
     return stream_events(ctx, run_check, request.profile.name, None, on_interrupt="interrupted; nothing was changed")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedNode:
     """The answer for one node, and what it rests on. ``missing``: what of image and model is not there. ``busy``: the
     error of its port, where another has it. ``needs``: the answers for what starts before it.
@@ -356,7 +359,7 @@ async def _check_node(
     if request.hub is not None:
         missing, models, untold = await read_missing_from_hub(request.hub, request.profile, missing, inspection.models)
         measured = replace(measured, node_inspection=replace(inspection, models=models))
-        missing, unknown = await measure_images(session, missing, engine)
+        missing, unknown = await measure_images(session, reuse_image_sizes(missing, request.measured), engine)
         cautions += (*untold, *unknown)
     missing = estimate_pull_times(ctx.history, await measure_free_space(session, missing, engine))
     cautions += tuple(words for one in missing if (words := describe_full_disk(one)) is not None)
@@ -364,7 +367,8 @@ async def _check_node(
     ends = next((one for one in containers if one.id in in_place), None)
     again = request.to_start_request(session.node).build_retry_command
     busy = find_busy_port(launch.plan, inspection, containers, ends, again=again(), propose=again)
-    return CheckedNode(replace(fit, cautions=(*fit.cautions, *cautions)), measured, missing, busy)
+    fit = replace(fit, cautions=(*fit.cautions, *cautions))
+    return CheckedNode(fit=fit, measured=measured, missing=missing, busy=busy)
 
 
 _SEARCH_SECONDS = 20.0  # seconds; what was found by then is the answer

@@ -195,6 +195,17 @@ async def read_missing_from_hub(
     return tuple(found), tuple(by_place.values()), tuple(cautions)
 
 
+def reuse_image_sizes(parts: Sequence[MissingPart], measured: Sequence[MissingPart]) -> tuple[MissingPart, ...]:
+    """Return the parts, images with the sizes that were ``measured`` before: a registry counts who asks."""
+    known = {(one.node, one.name): one for one in measured if one.kind is PartKind.IMAGE}
+    return tuple(
+        replace(part, size=one.size, unpacked=one.unpacked)
+        if part.kind is PartKind.IMAGE and (one := known.get((part.node, part.name))) is not None
+        else part
+        for part in parts
+    )
+
+
 def estimate_size(profile: Profile, part: MissingPart) -> MissingPart:
     """Return a model whose source does not tell its size with that of its weights, where the profile has it."""
     weights = {PartKind.MODEL: profile.model.weights, PartKind.DRAFT_MODEL: profile.model.draft_weights}.get(part.kind)

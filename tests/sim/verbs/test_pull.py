@@ -626,6 +626,26 @@ async def test_the_question_says_how_much_is_to_come_and_the_plan_what_is_free(
         assert large.sentence.endswith(f"; only {format_size(FULL_DISK_FREE_BYTES)} free there")
 
 
+@FRESH
+@pytest.mark.parametrize("is_asked", [True, False])
+async def test_hub_and_registry_are_asked_once_for_question_check_and_pull(
+    sparks: SimulatedSparks, ctx: CommandContext, is_asked: bool
+) -> None:
+    hub = HubStandIn()
+    hub.files["nvidia/Qwen3.6-27B-NVFP4"] = {
+        "config.json": b"{}",
+        "model.safetensors": make_safetensors({"mtp.a": ("F8_E4M3", 3_000_000)}),
+    }
+    with run_hub(hub) as url:
+        request = make_request(sparks, nodes=1, environ={"HF_ENDPOINT": url})
+        start = replace(request.to_start_request(), pull=not is_asked)
+        events = await collect_events(start.run(replace(ctx, prompter=Accepting())))
+    assert any(isinstance(one, PhaseChanged) and one.phase is Phase.PULLING for one in events)
+    by_this_computer = [path for _, path, _ in hub.log if path.startswith("/api/models/")]
+    assert len(by_this_computer) == 1, by_this_computer
+    assert len(sparks.nodes["spark1"].registry_requests) == 1
+
+
 @pytest.mark.simulation(scenario="fresh", options={"spark1": SimNodeOptions(troubles=frozenset({NodeFault.FULL_DISK}))})
 async def test_what_goes_onto_one_disk_is_summed(sparks: SimulatedSparks, ctx: CommandContext) -> None:
     model, draft = (
