@@ -174,7 +174,15 @@ class ContainerNameInUse(DockerError):
 
 
 class PortInUse(DockerError):
+    """``holder``: the instance or container that has the port, as far as known; ``free_port``: one to take instead."""
+
     exit_code = ExitCode.REFUSED
+
+    def __init__(
+        self, node: str, message: str, hint: str | None = None, holder: str | None = None, free_port: int | None = None
+    ) -> None:
+        super().__init__(node, message, hint)
+        self.holder, self.free_port = holder, free_port
 
 
 class GpuRuntimeMissing(DockerError):

@@ -12,7 +12,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import fields, replace
 from enum import StrEnum
 from pathlib import Path
-from statistics import median
 
 from sparkctl import files
 from sparkctl.errors import InvalidInput, OperationRefused
@@ -23,6 +22,7 @@ from sparkctl.model.bench import BenchCell, BenchRun, BenchSetup, CellResult, Do
 from sparkctl.model.container import shorten_id
 from sparkctl.model.json_codec import from_json_data, to_json_data
 from sparkctl.model.lazy_dataclass import dataclass
+from sparkctl.model.median import compute_median
 from sparkctl.model.node import NodeName
 from sparkctl.model.reference import FigureRange, Reference, ReferenceFigure, name_source
 
@@ -225,7 +225,7 @@ class FigureComparison:
         if self.before is None or self.after is None or not self.before.median or not self.after.median:
             return None
         if gains := self._list_pair_gains():
-            return median(gains)
+            return compute_median(gains)
         return self._compute_gain(self.before.median, self.after.median)
 
     def _compute_gain(self, old: float, new: float) -> float:

@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from sparkctl.model.median import compute_median
 from sparkctl.model.phase import ExpectedDurations, Phase, PhaseDuration
 
 _MAX_STARTS = 5  # starts that count
@@ -33,13 +34,11 @@ def estimate_durations(
     chosen = (same or alike or named)[-_MAX_STARTS:]
     if not chosen:
         return ExpectedDurations()
-    from statistics import median  # 4 ms, and most commands never need it
-
     parts = [each for one in same if (each := decode_durations(one.get("parts")))] or [
         each for one in alike if (each := decode_durations(one.get("parts")))
     ]
     return ExpectedDurations(
-        float(median(one["seconds"] for one in chosen)), _compute_part_medians(parts[-_MAX_STARTS:])
+        compute_median(float(one["seconds"]) for one in chosen), _compute_part_medians(parts[-_MAX_STARTS:])
     )
 
 
@@ -70,15 +69,17 @@ def _group_starts(
 
 def _compute_part_medians(starts: Sequence[Sequence[PhaseDuration]]) -> tuple[PhaseDuration, ...]:
     """Return the median of each part, in the order of the last start that had it."""
-    from statistics import median
-
     took: dict[tuple[Phase, str | None, int], list[float]] = {}
     for start in reversed(starts):
         times: dict[tuple[Phase, str | None], int] = {}
         for one in start:
             times[one.part_key] = times.get(one.part_key, 0) + 1
             took.setdefault((*one.part_key, times[one.part_key]), []).append(one.seconds)
-    usual = [PhaseDuration(key[0], key[1], median(each)) for key, each in took.items() if 2 * len(each) >= len(starts)]
+    usual = [
+        PhaseDuration(key[0], key[1], compute_median(each))
+        for key, each in took.items()
+        if 2 * len(each) >= len(starts)
+    ]
     return tuple(sorted(usual, key=lambda one: one.phase.order))
 
 

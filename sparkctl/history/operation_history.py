@@ -24,6 +24,7 @@ from sparkctl.history.expected_durations import (
 )
 from sparkctl.history.log_archive import LogArchive
 from sparkctl.model.lazy_dataclass import dataclass
+from sparkctl.model.median import compute_median
 from sparkctl.model.node import NodeName
 
 if TYPE_CHECKING:
@@ -304,13 +305,11 @@ class OperationHistory(LogArchive):
     def estimate_pull_seconds(self, node: str, size: int, *, is_image: bool) -> float | None:
         """Return how long so many bytes of an image or of a model take at the rate of earlier pulls onto a node, the median
         of the last ones; None: there were none."""
-        from statistics import median
-
         from sparkctl.history import tables
 
         nothing: list[float] = []
         rates = self._file.read_transaction(lambda file: tables.read_pull_rates(file, node, is_image=is_image), nothing)
-        return size / median(rates) if rates else None
+        return size / compute_median(rates) if rates else None
 
     def get_operation(self, number: int) -> OperationRecord | None:
         """Return the operation of this number, None where there is none."""

@@ -380,6 +380,12 @@ _SILENT_START = replace(
     "are at work (top on each node). While they are, wait: a new start begins from nothing. If they are idle, look at the link between the "
     "nodes.",
 )
+# Said once or twice, while requests run and get nothing. A kernel that a request needs first may be compiled meanwhile.
+_STOOD_WITH_REQUESTS = replace(
+    _STANDSTILL,
+    summary="Requests run and get nothing, and the engine's processes wait for each other: it hangs, or it compiles for minutes.",
+    remedy=f"If it answers again soon, it compiled. If not: {_STANDSTILL.remedy[0].lower()}{_STANDSTILL.remedy[1:]}",
+)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -433,6 +439,7 @@ class LogAnalyzer:
     _causes: list[int] | None = None  # the lines of an error and of its causes so far; None outside of such a list
     _standstills: int = 0  # in a row
     _stood_at: int = 0  # the last line of a standstill
+    _standing: tuple[LogLine, str] | None = None  # that line
     _request_error: int = -_MAX_CHAIN_LINES  # the last line of what says that a request failed: its tracebacks follow
     _is_request_traceback: bool = False
     _ends_itself: bool = False
@@ -969,6 +976,8 @@ class LogAnalyzer:
             self.has_served = self.has_served or self.whole
         if not content.is_serving or (any(map(_is_death, self.failures)) and not self._is_busy(content.text)):
             return  # what serves may count the requests of an engine that ended
+        if self._standstills and self._is_busy(content.text):
+            self._standstills = 0
         self._life += 1
         self.has_served = self.has_served or (self.whole and self._is_at_work(content.text))
         if (
@@ -1169,10 +1178,24 @@ class LogAnalyzer:
     def _count_standstill(self, line: LogLine, text: str) -> None:
         """Record that the engine stands still, once it has said so several times and nothing else."""
         self._standstills += 1
-        self._stood_at = line.number
+        self._stood_at, self._standing = line.number, (line, text)
         if self._standstills == _STANDSTILL_LINES:
+            self._record_standstill(_STANDSTILL if self.was_ready else _SILENT_START)
+
+    @property
+    def unproved_standstill(self) -> int | None:
+        """The line by which a serving engine said that it stands still, too seldom to prove it; None where it made something since."""
+        return self._stood_at if self.was_ready and 0 < self._standstills < _STANDSTILL_LINES else None
+
+    def prove_standstill(self) -> None:
+        """Record that the engine stands still while requests run, as its figures say."""
+        self._standstills = _STANDSTILL_LINES
+        self._record_standstill(_STOOD_WITH_REQUESTS)
+
+    def _record_standstill(self, failure: Failure) -> None:
+        if self._standing is not None:
+            line, text = self._standing
             facts = {name: fact.value for name, fact in self.facts.items()}
-            failure = _STANDSTILL if self.was_ready else _SILENT_START
             self._record_failure(refine_failure(failure, text, None, facts, is_serving=self.was_ready), line, text)
 
     @property

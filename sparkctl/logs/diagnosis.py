@@ -263,6 +263,8 @@ class LogDiagnoser:
         for one in self._analyzers.values():
             one.read_cut_message()
         name, analyzer = self._engine_name, self.analyzer
+        if analyzer.unproved_standstill is not None and self._stood_while_requests_ran(analyzer):
+            analyzer.prove_standstill()
         facts = {fact: one for fact, one in analyzer.facts.items() if fact is not EngineFactName.ENGINE_VERSION}
         version = analyzer.facts.get(EngineFactName.ENGINE_VERSION)
         return LogDiagnosis(
@@ -321,6 +323,16 @@ class LogDiagnoser:
         if stats is not None and stats.running == 0 and stats.waiting:
             yield EngineFact(EngineFactName.WAITING_REQUESTS, f"{stats.waiting:.0f}, and none runs")
         yield from (fact for name, fact in found.items() if name not in analyzer.facts)
+
+    def _stood_while_requests_ran(self, analyzer: LogAnalyzer) -> bool:
+        """Tell whether requests ran and got nothing by the last figures before an engine said that it stands still. It prints them
+        once: vLLM leaves out those that say the same again."""
+        stood_at = analyzer.unproved_standstill or 0
+        for line in self._list_lines_before(self.lines + 1):
+            stats = analyzer.engine.parse_stats_line(prepare_raw_line(line.text.encode()))
+            if line.number < stood_at and stats is not None and stats.running is not None:
+                return stats.running > 0 and not stats.generation_rate and not stats.prompt_rate
+        return False
 
     def _describe_engine_line(self) -> tuple[int, str] | None:
         if self._engine_line is None:

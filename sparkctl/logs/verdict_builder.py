@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from sparkctl.engines import FALLBACK_ENGINE
 from sparkctl.engines.base import Failure, FailureWeight
 from sparkctl.engines.engine_flags import parse_scaled_count
 from sparkctl.logs.analyzer import EvidenceLine, LogAnalyzer
@@ -226,7 +227,7 @@ def build_verdict_from_line(
     """Return the verdict for one failure line."""
     failure = seen.failure
     assert failure is not None
-    failure = _with_named_flag(failure, seen.text, plan)
+    failure = _without_foreign_flag(_with_named_flag(failure, seen.text, plan), plan)
     return Verdict(
         cause=failure.cause,
         summary=_redact_text(_format_summary(seen, failure)),
@@ -336,6 +337,15 @@ def _with_named_flag(failure: Failure, text: str, plan: LaunchPlan | None) -> Fa
         return failure
     field = f"args.{flag}"
     return replace(failure, field=field, remedy=failure.remedy.replace(_MODEL_PATH_FIELD, field))
+
+
+def _without_foreign_flag(failure: Failure, plan: LaunchPlan | None) -> Failure:
+    """Return a failure without its field, if that is a flag of the engines which a program that is none of them was not given."""
+    if plan is None or plan.engine != FALLBACK_ENGINE or not (failure.field or "").startswith("args."):
+        return failure
+    given = {word.partition("=")[0].lstrip("-").replace("_", "-") for word in plan.command}
+    is_given = (failure.field or "").removeprefix("args.").replace("_", "-") in given
+    return failure if is_given else replace(failure, field=None, value=None, change=None)
 
 
 def _format_summary(seen: EvidenceLine, failure: Failure) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from math import fsum, log, sqrt
 
 from sparkctl.model.lazy_dataclass import dataclass
+from sparkctl.model.median import compute_median
 from sparkctl.model.node import NodeName
 
 
@@ -40,9 +41,7 @@ class Measurements:
     @property
     def median(self) -> float:
         """The value in the middle."""
-        from statistics import median  # with fractions and decimal: 10 ms that only a bench needs
-
-        return median(self.values)
+        return compute_median(self.values)
 
     @property
     def low(self) -> float:

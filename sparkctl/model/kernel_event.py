@@ -26,6 +26,7 @@ class KernelEventKind(StrEnum):
     HUNG_TASK = "hung-task"
     KERNEL_FAULT = "kernel-fault"
     HARDWARE = "hardware"
+    PROGRAM_CRASH = "program-crash"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -167,6 +167,7 @@ class MissingPart:
         reason: why it counts as missing, to go after the name: "is not there".
         source: where `pull` gets it; None: nothing says so.
         made_by: what makes it on the node, where nobody publishes it (`made_by` of the profile).
+        copied_from: another Spark of the same start that has the image: every rank needs the same, so `pull` copies it.
         is_built: an image that `docker build` makes of ``source``.
         size: bytes of it whole, of an image as its registry keeps it, packed; None: not known.
         unpacked: bytes of an image on the disk; None: not known.
@@ -185,6 +186,7 @@ class MissingPart:
     is_required: bool = True
     is_built: bool = False
     made_by: str | None = None
+    copied_from: NodeName | None = None
     size: int | None = None
     unpacked: int | None = None
     seconds: float | None = None
@@ -213,8 +215,15 @@ class MissingPart:
         return f"the {self.kind.value.replace('-', ' ')} {self.name}"
 
     @property
+    def can_come(self) -> bool:
+        """Tell whether `pull` knows where to get it."""
+        return self.source is not None or self.copied_from is not None
+
+    @property
     def origin_words(self) -> str:
         """What it is, and where it comes from."""
+        if self.copied_from is not None:
+            return f"{self._what} from {self.copied_from}"
         if self.is_built:
             return f"{self._what}, built from {self.source}"
         return self._what if self.source in (None, self.name) else f"{self._what} from {self.source}"
@@ -238,8 +247,10 @@ class MissingPart:
             origin = f"; the profile does not say where it comes from ({SOURCE_FIELDS.get(self.kind, 'image')})"
         if self.made_by is not None:
             origin = f"; nobody publishes it: {self.made_by}"
+        if self.copied_from is not None:
+            origin = f"; {self.copied_from} has it, and it is copied from there"
         size = "" if self.size is None else f", {'about ' if self.is_estimate else ''}{format_size(self.size)}"
-        if self.kind is PartKind.IMAGE and self.source == self.name:
+        if self.kind is PartKind.IMAGE and self.source == self.name and self.copied_from is None:
             size = (
                 f"{size} packed" if size else ", size not known" if self.free is not None else ""
             )  # None: `up` asks neither disk nor registry

@@ -113,7 +113,7 @@ CAUSE_MEANINGS: Mapping[FailureCause, str] = MappingProxyType(
         FailureCause.IMAGE_ARCH: "the image was built for another processor than the node's",
         FailureCause.GPU_RUNTIME_MISSING: "Docker could not give the container a GPU: the NVIDIA container toolkit or driver is missing",
         FailureCause.DRIVER_MISMATCH: "the node's driver is too old for the image's CUDA",
-        FailureCause.BROKEN_IMAGE: "parts of the image do not fit together: an import, a library or a package version",
+        FailureCause.BROKEN_IMAGE: "parts of the image do not fit together: an import, a library or a package version; or it could not be built",
         FailureCause.KERNEL_UNSUPPORTED: "a GPU kernel of the image does not run on this GPU (sm_121)",
         FailureCause.JIT_FAILED: "a kernel could not be compiled at the start: the compiler is missing or failed",
         FailureCause.GPU_FAULT: "a GPU kernel failed while it ran: an illegal address, an assertion, a launch failure",

@@ -363,7 +363,7 @@ def add_kernel_evidence(verdict: Verdict, log: KernelLog | None, container: Cont
         return _apply_oom_kill(verdict, kills, name)
     if faults:
         return _apply_gpu_fault(verdict, faults, name)
-    around = [one for one in late if _is_of_machine(one) or _cuts_ranks(one, verdict, container)]
+    around = [one for one in late if _is_of_machine(one, container) or _cuts_ranks(one, verdict, container)]
     if around:
         telling = [one for one in around if _tells_of_short_memory(one)]
         telling = telling or [one for one in around if one.severity is Severity.PROBLEM]
@@ -428,9 +428,10 @@ def _hits_container(event: KernelEvent, container: Container) -> bool:
     return event.container in (None, container.id) or (event.severity is Severity.PROBLEM and event.hours is None)
 
 
-def _is_of_machine(event: KernelEvent) -> bool:
+def _is_of_machine(event: KernelEvent, container: Container) -> bool:
     """Tell whether an event that names no program of this container may still have hit it."""
-    if event.kind in _GPU_KINDS or not event.is_evidence:
+    is_anothers = event.kind is KernelEventKind.PROGRAM_CRASH and event.container not in (None, container.id)
+    if event.kind in _GPU_KINDS or is_anothers or not event.is_evidence:
         return False  # of another container, or harmless for all
     return event.severity is not Severity.NOTE or event.kind is KernelEventKind.DRIVER_MEMORY
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from enum import StrEnum
@@ -216,6 +217,14 @@ def list_finish_commands(journal: SwitchJournal, node: str | None = None) -> str
             return f"start over: {resume}\nforget it, nothing had been stopped: {abort}"
         case _:
             return f"finish it: {resume}\nbring {old} back: {abort}\n{format_abandon_command(where)}"
+
+
+def list_start_commands(journal: SwitchJournal) -> str:
+    """Return the commands that start each of what was stopped, and the new one, where neither serves any more; one a line."""
+    old = [f"start {name} again: sparkctl up {name} {journal.old_node_options}" for name in journal.stops]
+    profile, *settings = journal.words or (journal.instance,)
+    nodes = (word for node in journal.nodes for word in ("--node", node))
+    return "\n".join([*old, f"or try the new one: {shlex.join(['sparkctl', 'up', profile, *nodes, *settings])}"])
 
 
 def format_abandon_command(where: str) -> str:

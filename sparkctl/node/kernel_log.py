@@ -44,6 +44,7 @@ NEEDLES = (
     rb"|nvme|EXT4-fs|XFS |BTRFS|[Rr]ead-only|I/O error|mt79|mt76|[Tt]hrottl|[Tt]hermal|temperature"
     rb"|blocked for more than|soft lockup|hard LOCKUP|rcu: .{0,200}stall|Oops|Kernel panic|BUG: |Unable to handle kernel"
     rb"|Internal error: |SError Interrupt|DPC: |NETDEV WATCHDOG|\[Hardware Error\]: event severity|EDAC \S{1,20}: \d{1,9} UE |page allocation failure"
+    rb"|arm-smmu.{0,80}(?:event|fault)|\]: (?:segfault at |unhandled )"
 )
 NEEDLE_PATTERN = re.compile(NEEDLES)
 # what is kept of a flood of other lines
@@ -59,7 +60,7 @@ CONTAINER_PATTERN = re.compile(rb"(?:^|[^0-9a-f])([0-9a-f]{64})(?![0-9a-f])")
 OOM_CGROUP_PATTERN = re.compile(rb"task_memcg=([^,]{1,400}),")
 PCI_PATTERN = re.compile(r"(?<![0-9a-f:])[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7](?!\d)")
 FIGURES_PATTERN = re.compile(r"0x[0-9a-fA-F]+|[0-9]+")  # in which lines with the same words differ
-PID_PATTERN = re.compile(rb"(?:pid=|Killed process )(\d{1,10})")
+PID_PATTERN = re.compile(rb"(?:pid=|Killed process |\[(?=\d{1,10}\]: (?:segfault|unhandled)))(\d{1,10})")
 # A boot that ended in order leaves such a line among its last ones.
 SHUTDOWN_PATTERN = re.compile(
     rb"Journal stopped|systemd-shutdow|Shutting down\.|System is (?:rebooting|powering down|halted)"

@@ -202,6 +202,14 @@ def list_literal_values(profile: Profile) -> tuple[FileIssue, ...]:
     )
 
 
+def has_literal_values(profile: Profile) -> bool:
+    """Tell whether compose would read the env_file otherwise; False for a file that is not here, or that a start refuses."""
+    try:
+        return bool(list_literal_values(profile))
+    except InvalidInput:
+        return False
+
+
 def _expand_references(text: str, environ: Mapping[str, str], missing: list[str]) -> str:
     def expand_match(match: re.Match[str]) -> str:
         name = match["name"]

@@ -351,6 +351,7 @@ class SimNode:
         self._open_ports: dict[int, asyncio.Server] = {}
         self.report_taken_port: Callable[[str], None] = lambda address: None  # another program of this machine has it
         self.arrivals = 0  # images that are pulled or built now
+        self.registry_requests: list[str] = []  # images whose registry was asked for their size
         self.kernel_lines: list[tuple[float, str]] = []  # of its log, with seconds since boot
         self.locks: dict[str, str] = {}  # path to the holder's words
         self.journal: str | None = None  # a switch journal, the file in its user's home

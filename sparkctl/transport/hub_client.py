@@ -95,7 +95,7 @@ class HubClient:
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._environ = environ
-        self._models: dict[tuple[object, ...], HubModel] = {}
+        self._models: dict[tuple[object, ...], HubModel | HubUnreachable] = {}
         self._lock, self._places = asyncio.Lock(), asyncio.Semaphore(_REQUESTS_AT_ONCE)
 
     async def read_model(self, source: HubSource, include: Sequence[str], exclude: Sequence[str]) -> HubModel:
@@ -103,13 +103,24 @@ class HubClient:
         key = (source, tuple(include), tuple(exclude))
         async with self._lock:  # two nodes ask for the same model
             if key not in self._models:
-                self._models[key] = await self._read_model(source, list(include), list(exclude))
-            return self._models[key]
+                try:
+                    self._models[key] = await self._read_model(source, list(include), list(exclude))
+                except HubUnreachable as error:
+                    self._models[key] = error  # nobody waits for it twice
+            known = self._models[key]
+        if isinstance(known, HubUnreachable):
+            raise known
+        return known
 
     async def measure_model(self, source: HubSource, include: Sequence[str], exclude: Sequence[str]) -> HubModel:
         """Return a model by its list of files alone; a byte of one of them proves that they may be fetched. Raises as
         `read_model` does.
         """
+        known = self._models.get((source, tuple(include), tuple(exclude)))
+        if isinstance(known, HubUnreachable):
+            raise known
+        if known is not None and known.config is not None:  # a file of it came
+            return known
         listed, _, files = await self._list_files(source, list(include), list(exclude))
         first = quote(min(files, key=lambda one: one.size or 0).name)
         await self._request(source, _build_file_path(source, listed) + first, 1, is_range=True)

@@ -75,6 +75,28 @@ def test_status_as_it_runs_leaves_them_out_too(tmp_path: Path) -> None:
     assert modules.isdisjoint({"docker", "requests", "pydantic", "textual", "sqlite3"})
 
 
+def test_a_switch_leaves_out_what_downloads_and_what_only_a_bench_computes_with(tmp_path: Path) -> None:
+    modules = list_loaded_modules(
+        "import sparkctl.cli.verbs.switch, sparkctl.commands.switch.switch_run, sparkctl.history.expected_durations as e\n"
+        "row = {'seconds': 9.0, 'profile': 'p', 'hash': 'h', 'node': 'n'}\n"
+        "assert e.estimate_durations([row], 'p', 'h', 'n', '').seconds == 9.0",
+        tmp_path,
+    )
+    assert modules.isdisjoint({"urllib.request", "sparkctl.transport.hub_client", "statistics"})
+
+
+def test_the_way_to_the_nodes_of_a_switch_leaves_out_what_it_does_there(tmp_path: Path) -> None:
+    """That is imported while the nodes answer."""
+    modules = list_loaded_modules(
+        "import sparkctl.cli.verbs.switch, sparkctl.commands.switch.switch_instance, sparkctl.transport.ssh.ssh_connection",
+        tmp_path,
+    )
+    assert "asyncssh" in modules
+    assert modules.isdisjoint(
+        {"sparkctl.commands.switch.switch_run", "sparkctl.commands.start.rank_start", "sparkctl.logs.analyzer"}
+    )
+
+
 def test_logs_leaves_out_what_reads_meaning_into_lines(tmp_path: Path) -> None:
     modules = list_loaded_modules(
         "import sparkctl.cli.verbs.logs, sparkctl.cli.event_printers, sparkctl.commands.show_log", tmp_path

@@ -458,9 +458,13 @@ def export_command(name: str, form: str, overrides: tuple[str, ...]) -> int:
 
         lines = docker_command.export_docker_run(one) if form == "docker" else docker_command.export_systemd_unit(one)
     else:
+        from sparkctl.profiles.env_references import has_literal_values
         from sparkctl.profiles.exporters import yaml_exporter
 
-        lines = yaml_exporter.export_compose(one) if form == "compose" else yaml_exporter.export_sparkrun(one)
+        if form == "compose":
+            lines = yaml_exporter.export_compose(one, needs_raw_env_file=has_literal_values(profile))
+        else:
+            lines = yaml_exporter.export_sparkrun(one)
     stdout.print_sanitized_lines(lines)
     for remark in one.remarks:
         stderr.print_warning(None, remark, None)

@@ -30,15 +30,19 @@ from sparkctl.errors import InvalidInput
 @click.option(
     "--keep-going",
     is_flag=True,
-    help="Continue even if a Spark that only loses a rank does not answer, or a check gives no result.",
+    help="Continue even if a Spark where something only stops does not answer, or a mount is missing or a file of weights incomplete.",
 )
-@click.option("--no-rollback", is_flag=True, help="Keep a new instance that failed as it is, for analysis.")
+@click.option(
+    "--no-rollback",
+    is_flag=True,
+    help="If the new instance fails, leave it as it is, to examine it; the old ones stay stopped.",
+)
 @click.option("--again", is_flag=True, help="Start it even if its last two starts failed within an hour.")
 @click.option(
     "--timeout",
     callback=parse_duration_option,
     metavar="TIME",
-    help="Time for the new instance to become ready, e.g. 20m.",
+    help="Time for the new instance to become ready, e.g. 20m; after it, the old ones are started again.",
 )
 @click.option(
     "--set", "overrides", multiple=True, metavar="FIELD=VALUE", help="Change a field of the profile for this start."
@@ -46,7 +50,7 @@ from sparkctl.errors import InvalidInput
 @click.option(
     "--no-guard", is_flag=True, help="Start it without the guard that stops it before the node's memory runs out."
 )
-@click.option("--force", is_flag=True, help="Start it even if it has a flag that its engine does not know.")
+@click.option("--force", is_flag=True, help="Start it even if it has a flag that its engine's version does not know.")
 @click.option("--continue", "continues", is_flag=True, help="Finish an interrupted switch, as `resume` does.")
 @click.option("--abort", "aborts", is_flag=True, help="Undo an interrupted switch, as `abort` does.")
 @json_option
@@ -55,7 +59,7 @@ def switch_command(
     ctx: click.Context, profile: str | None, node: tuple[str, ...], dry_run: bool, keep_going: bool, no_rollback: bool, again: bool,
     timeout: float | None, overrides: tuple[str, ...], no_guard: bool, force: bool, continues: bool, aborts: bool, as_json: bool,
 ) -> PreparedVerb:  # fmt: skip
-    """Stop what conflicts with PROFILE, start PROFILE, and start the old instances again if that fails.
+    """Stop what is in the way of PROFILE, then start PROFILE. If it fails, start what was stopped again.
 
     \b
     sparkctl switch qwen36 --node spark1 --dry-run
@@ -63,8 +67,12 @@ def switch_command(
     sparkctl switch --continue            finish one that was interrupted
     sparkctl switch --abort               go back to what ran before it
 
-    Stops only what conflicts by memory, port, exclusive group or name, and always whole models. What sparkctl did not start
-    is listed and left alone. The old containers are kept until the new instance has generated a token.
+    In the way is what holds the memory, port or container name that PROFILE needs, or has the same `group`. Only that is
+    stopped; of a model over several Sparks, all of it. What sparkctl did not start is never stopped: where it is in the way,
+    the switch is refused and names it.
+
+    Stopped containers stay on their Sparks until the new instance has answered a test request; then they are removed, and
+    their logs are saved. If it fails before that, it is removed, and the old ones are started again.
     """
     if continues or aborts:
         way = "resume" if continues else "abort"
@@ -153,8 +161,8 @@ def abort_command(node: tuple[str, ...], gives_up: bool, as_json: bool) -> Prepa
     sparkctl abort --node spark1
     sparkctl abort --give-up
 
-    It needs no profile: the stopped containers stay on the nodes until the new model has generated a token. After that there
-    is nothing to undo (exit 6). If the previous model does not start again, or you no longer want it, --give-up stops and
+    It needs no profile: the stopped containers stay on the nodes until the new model has answered a test request. After that
+    there is nothing to undo (exit 6). If the previous model does not start again, or you no longer want it, --give-up stops and
     removes what is left of the containers of both models, so that you can use the Sparks for something else.
     """
     return prepare_finish("abort --give-up" if gives_up else "abort", node)

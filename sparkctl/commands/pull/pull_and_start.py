@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import replace
+from dataclasses import field, replace
 
 from sparkctl.commands.event_stream import build_end_from_error, run_in_turn
 from sparkctl.commands.start.image_registry import measure_images
@@ -15,13 +15,24 @@ from sparkctl.commands.start.start_needs import list_chain, start_with_needs
 from sparkctl.commands.start.start_request import StartInstance
 from sparkctl.context import CommandContext
 from sparkctl.errors import ExitCode, OperationRefused, SparkctlError
-from sparkctl.model.events import CommandEnded, Event, MemoryFitEvaluated, PartsMissing
+from sparkctl.model.events import CommandEnded, Event, MemoryFitEvaluated, Outcome, PartsMissing
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.missing_part import MissingPart, PartKind
 from sparkctl.model.questions import NonInteractivePrompter, PullQuestion
+from sparkctl.transport.hub_client import HubClient
+
+
+@dataclass(slots=True)
+class _SourcesAsked:
+    """What the Hub and the registries told: the question, the check of the memory and the pull ask each once."""
+
+    hub: HubClient
+    images: list[MissingPart] = field(default_factory=list)
 
 
 async def start_or_pull(ctx: CommandContext, request: StartInstance) -> AsyncGenerator[Event, None]:
     """Yield the events of a start. If it is refused because something is missing, ask whether to get that first."""
+    sources = _SourcesAsked(HubClient(request.environ))
     missing: list[tuple[str, MissingPart]] = []  # with the profile of each
     withheld: list[PartsMissing] = []  # the question that follows names them with their sizes, and so does the pull
     if not request.pull:
@@ -39,7 +50,7 @@ async def start_or_pull(ctx: CommandContext, request: StartInstance) -> AsyncGen
                 if is_asked and isinstance(event, CommandEnded):
                     try:
                         if await ctx.interrupt.run_interruptible(
-                            _confirm_pull(ctx, request, missing),
+                            _confirm_pull(ctx, request, missing, sources),
                             f"interrupted before {request.profile.name} was started",
                         ):
                             request = replace(request, pull=True)
@@ -49,7 +60,7 @@ async def start_or_pull(ctx: CommandContext, request: StartInstance) -> AsyncGen
                 yield event
         if not request.pull:
             return
-    async with aclosing(_pull_and_start(ctx, request)) as events:
+    async with aclosing(_pull_and_start(ctx, request, sources)) as events:
         async for event in events:
             yield event
 
@@ -63,22 +74,21 @@ def _start(ctx: CommandContext, request: StartInstance) -> AsyncGenerator[Event,
 
 def _can_ask(ctx: CommandContext, request: StartInstance, missing: Sequence[tuple[str, MissingPart]]) -> bool:
     """Tell whether somebody can be asked to get it; ``missing``: each part with its profile."""
-    if request.dry_run or not missing or any(part.source is None for _, part in missing):
+    if request.dry_run or not missing or not all(part.can_come for _, part in missing):
         return False
     return type(ctx.prompter) is not NonInteractivePrompter  # nobody would read the sizes
 
 
 async def _confirm_pull(
-    ctx: CommandContext, request: StartInstance, missing: Sequence[tuple[str, MissingPart]]
+    ctx: CommandContext, request: StartInstance, missing: Sequence[tuple[str, MissingPart]], sources: _SourcesAsked
 ) -> bool:
-    from sparkctl.transport.hub_client import HubClient  # imported late: most starts need none
-
-    hub, sized = HubClient(request.environ), list[MissingPart]()
+    sized = list[MissingPart]()
     chain = {one.profile.name: one.profile for one in list_chain(request)}
     for name, part in missing:
-        parts, _, _ = await read_missing_from_hub(hub, chain.get(name, request.profile), (part,), ())
+        parts, _, _ = await read_missing_from_hub(sources.hub, chain.get(name, request.profile), (part,), ())
         sized += parts
     parts = await _measure_images(ctx, request, sized)
+    sources.images += parts
     sizes = [part.size for part in parts if part.size is not None]
     times = [part.seconds for part in parts if part.seconds is not None]
     question = PullQuestion(
@@ -109,17 +119,19 @@ async def _measure_images(
     return estimate_pull_times(ctx.history, found)
 
 
-async def _refuse_what_does_not_fit(ctx: CommandContext, request: StartInstance) -> tuple[Event, ...]:
+async def _refuse_what_does_not_fit(
+    ctx: CommandContext, request: StartInstance, sources: _SourcesAsked
+) -> tuple[Event, ...]:
     """Return the refusal of a start that lacks something and that memory refuses once it is there, as `plan` calculates it."""
     from sparkctl.commands.start.check_fit import CheckFit, check_fit  # imported late: most starts need none
-    from sparkctl.transport.hub_client import HubClient
 
     check = CheckFit(
         profile=request.profile, nodes=request.nodes, environ=request.environ, words=request.words, known=request.known,
-        hub=HubClient(request.environ), names_nodes=request.names_nodes,
+        hub=sources.hub, names_nodes=request.names_nodes, measured=sources.images,
     )  # fmt: skip
     events = [event async for event in check_fit(ctx, check)]
     missing = [event for event in events if isinstance(event, PartsMissing)]
+    sources.images = [part for event in missing for part in event.parts]
     refused = next((event for event in events if isinstance(event, MemoryFitEvaluated) and event.fit.is_refused), None)
     if refused is None or not missing:
         return ()  # what else is wrong, the pull and the start say themselves
@@ -131,7 +143,9 @@ async def _refuse_what_does_not_fit(ctx: CommandContext, request: StartInstance)
     return (refused, ended)
 
 
-async def _pull_and_start(ctx: CommandContext, request: StartInstance) -> AsyncGenerator[Event, None]:
+async def _pull_and_start(
+    ctx: CommandContext, request: StartInstance, sources: _SourcesAsked
+) -> AsyncGenerator[Event, None]:
     """Yield the events of both, and one end: that of the pull where it failed, else that of the start."""
     from sparkctl.commands.pull.pull_profile import PullProfile  # imported late: most starts need none
 
@@ -140,17 +154,33 @@ async def _pull_and_start(ctx: CommandContext, request: StartInstance) -> AsyncG
     except SparkctlError as error:
         yield build_end_from_error(error, ctx, 0.0, request.profile.name)
         return
-    if not request.forced and (refused := await _refuse_what_does_not_fit(ctx, request)):
+    if not request.forced and (refused := await _refuse_what_does_not_fit(ctx, request, sources)):
         for event in refused:
             yield event
         return
     pulls = (
         PullProfile(
             profile=one.profile, nodes=one.nodes, environ=one.environ, words=one.words, dry_run=one.dry_run,
-            names_nodes=one.names_nodes, alone=True,
+            names_nodes=one.names_nodes, alone=True, hub=sources.hub, measured=sources.images,
         ).run(ctx)
         for one in chain
     )  # fmt: skip
-    async with aclosing(run_in_turn(itertools.chain(pulls, (_start(ctx, replace(request, pull=False)),)))) as events:
+    start = _start(ctx, replace(request, pull=False))
+    start = _expect_pulled(start) if request.dry_run else start
+    async with aclosing(run_in_turn(itertools.chain(pulls, (start,)))) as events:
         async for event in events:
+            yield event
+
+
+async def _expect_pulled(start: AsyncGenerator[Event, None]) -> AsyncGenerator[Event, None]:
+    """Yield the events of a start's dry run; what the pull before it would get does not refuse it."""
+    lacks_something = False
+    async with aclosing(start) as events:
+        async for event in events:
+            if isinstance(event, PartsMissing):
+                lacks_something = True
+                continue
+            if isinstance(event, CommandEnded) and lacks_something and event.exit_code == ExitCode.REFUSED:
+                words = "what is missing would be got first; the rest is checked once it is there"
+                event = replace(event, outcome=Outcome.PLANNED, exit_code=int(ExitCode.DONE), message=words, hint=None)
             yield event

@@ -45,8 +45,10 @@ from sparkctl.commands.start.missing_parts import (
     estimate_pull_times,
     estimate_size,
     find_missing_models,
+    mark_copied_images,
     measure_free_space,
     read_missing_parts,
+    reuse_image_sizes,
 )
 from sparkctl.commands.start.node_fit import find_loading_containers
 from sparkctl.commands.start.start_preflight import format_making_hint, format_transfer_command
@@ -87,6 +89,7 @@ class PullProfile(Request):
         forced: download although an engine loads its weights there.
         known: every node of the config: something that the profile needs may run there, and a model may be there.
         alone: without what it needs.
+        hub: who is asked for models, where it was asked before; ``measured``: images whose registry was asked before.
     """
 
     profile: Profile
@@ -103,6 +106,8 @@ class PullProfile(Request):
     forced: bool = False
     known: tuple[Node, ...] = ()
     alone: bool = False
+    hub: HubClient | None = None
+    measured: Sequence[MissingPart] = ()
 
     def format_as_command(self) -> tuple[str, ...]:
         """Return the words of its command line."""
@@ -299,7 +304,7 @@ class ProfilePuller:
                     f"{part.node} does not have {part.name} itself, so it cannot come from there",
                     "name another Spark in --from-cache, or leave it out",
                 )
-            if part.kind is PartKind.IMAGE and part.source is None and not self._has_image_elsewhere(missing):
+            if part.kind is PartKind.IMAGE and not part.can_come:
                 raise OperationRefused(part.sentence, self._describe_way_to_make(part, wanted))
             if part.kind is not PartKind.IMAGE and self._request.from_node is None:
                 other = self._find_other_node()
@@ -335,7 +340,15 @@ class ProfilePuller:
         for session, (parts, engine) in zip(self._sessions, found, strict=True):
             self._engines[session.node.name] = engine
             missing[session.node.name] = tuple(part for part in parts if self._is_wanted(part))
-        return missing
+        return mark_copied_images(missing) if self._copies_image else missing
+
+    @property
+    def _copies_image(self) -> bool:
+        """Tell whether an image that one of the nodes has goes from there to the others: the ranks of one start need the
+        same, and of some no registry has it.
+        """
+        profile = self._request.profile
+        return profile.nodes > 1 or profile.build is not None or profile.image_made_by is not None
 
     async def _read_node(self, session: NodeSession, plan: LaunchPlan) -> tuple[tuple[MissingPart, ...], DockerInfo]:
         """Return what a node lacks; an image that `pull` built of something that has changed since is lacking, too."""
@@ -354,10 +367,6 @@ class ProfilePuller:
         """Return a Spark that this pull is not for; None without one."""
         ours = [session.node.name for session in self._sessions]
         return next((node.name for node in self._request.known if node.name not in ours), None)
-
-    def _has_image_elsewhere(self, missing: Mapping[NodeName, tuple[MissingPart, ...]]) -> bool:
-        """Tell whether another of the nodes has the image: it is copied from there."""
-        return any(PartKind.IMAGE not in [part.kind for part in parts] for parts in missing.values())
 
     def _describe_way_to_make(self, part: MissingPart, wanted: Sequence[MissingPart]) -> str:
         models = [one for one in wanted if one.kind is not PartKind.IMAGE]
@@ -388,11 +397,11 @@ class ProfilePuller:
         self, missing: Mapping[NodeName, tuple[MissingPart, ...]]
     ) -> tuple[dict[NodeName, tuple[MissingPart, ...]], SparkctlError | None]:
         """Return the parts with their sizes as far as their sources tell them, and why one of them certainly cannot come."""
-        hub = HubClient(self._request.environ)
+        hub = self._request.hub or HubClient(self._request.environ)
 
         async def measure_on_node(session: NodeSession) -> tuple[tuple[MissingPart, ...], SparkctlError | None]:
             sized, unavailable = list[MissingPart](), None
-            for part in missing[session.node.name]:
+            for part in reuse_image_sizes(missing[session.node.name], self._request.measured):
                 try:
                     part = estimate_size(self._request.profile, await self._measure_part(session, part, hub))
                 except SparkctlError as error:
@@ -408,7 +417,7 @@ class ProfilePuller:
 
     async def _measure_part(self, session: NodeSession, part: MissingPart, hub: HubClient) -> MissingPart:
         if part.kind is PartKind.IMAGE:
-            if part.source is None or part.is_built:  # no registry has it
+            if part.source is None or part.is_built or part.copied_from is not None:  # no registry is asked for it
                 return part
             if self._request.own_login:
                 self._own_login = await read_own_login(self._request.environ, get_registry(part.name))
@@ -453,11 +462,10 @@ class ProfilePuller:
             for session in self._sessions
             if any(part.kind is PartKind.IMAGE for part in missing[session.node.name])
         ]
-        is_made = self._request.profile.image_made_by is not None
-        if (self._build is None and not is_made) or not lacking:
+        having = [session for session in self._sessions if session not in lacking]
+        if not lacking or (self._build is None and not (having and self._copies_image)):
             done = await gather_or_cancel(*(self._pull_image(session, missing) for session in self._sessions))
             return [sentence for sentence in done if sentence is not None]
-        having = [session for session in self._sessions if session not in lacking]
         source, targets = (having[0], lacking) if having else (lacking[0], lacking[1:])
         sentences = []
         if not having and self._build is not None:

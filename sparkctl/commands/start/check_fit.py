@@ -17,25 +17,27 @@ from sparkctl.commands.event_stream import stream_events
 from sparkctl.commands.request import Request
 from sparkctl.commands.start import node_fit
 from sparkctl.commands.start.image_registry import measure_images
-from sparkctl.commands.start.launch_plans import build_changed_plan, build_rank_launches
+from sparkctl.commands.start.launch_plans import RankLaunch, build_changed_plan, build_rank_launches
 from sparkctl.commands.start.missing_parts import (
     build_missing_event,
     describe_full_disk,
     describe_missing_mounts,
     estimate_pull_times,
     find_missing_parts,
+    mark_copied_images,
     measure_free_space,
     read_missing_from_hub,
+    reuse_image_sizes,
 )
-from sparkctl.commands.start.start_preflight import list_mount_sections, refuse_wrong_node_count
+from sparkctl.commands.start.start_preflight import find_busy_port, list_mount_sections, refuse_wrong_node_count
 from sparkctl.commands.start.start_request import StartInstance, list_need_nodes
 from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext
 from sparkctl.engines import engine_names, load_engine
-from sparkctl.errors import ExitCode, InvalidInput, NodeError, SparkctlError
+from sparkctl.errors import ExitCode, InvalidInput, NodeError, PortInUse, SparkctlError
 from sparkctl.files import shipped_profiles_dir
 from sparkctl.model.events import CommandEnded, Emit, Event, MemoryFitEvaluated, Outcome, PartsMissing, WarningEmitted
-from sparkctl.model.launch_plan import ContainerLabel, LaunchPlan
+from sparkctl.model.launch_plan import ContainerLabel
 from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.memory_fit import FitOutcome, MemoryFit
 from sparkctl.model.missing_part import HubSource, MissingPart, PartKind, parse_model_source
@@ -58,6 +60,7 @@ class CheckFit(Request):
     profile for one Spark, the candidates, each checked alone. ``words``: the profile and its overrides as the operator
     typed them. ``is_proposal``: no file has this profile, it was assumed for a model of the Hub. ``hub``: who is asked for
     models that are not on the node; None: nobody. ``known``: every node where something that it needs may run.
+    ``measured``: images whose registry was asked before.
     """
 
     profile: Profile
@@ -67,6 +70,7 @@ class CheckFit(Request):
     is_proposal: bool = False
     hub: HubClient | None = None
     known: Sequence[Node] = ()
+    measured: Sequence[MissingPart] = ()
 
     def format_as_command(self) -> tuple[str, ...]:
         """Return the words of its command line."""
@@ -119,15 +123,16 @@ def check_fit(ctx: CommandContext, request: CheckFit) -> AsyncGenerator[Event, N
     return stream_events(ctx, run_check, request.profile.name, None, on_interrupt="interrupted; nothing was changed")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedNode:
-    """The answer for one node, and what it rests on. ``missing``: what of image and model is not there. ``needs``: the
-    answers for what starts before it.
+    """The answer for one node, and what it rests on. ``missing``: what of image and model is not there. ``busy``: the
+    error of its port, where another has it. ``needs``: the answers for what starts before it.
     """
 
     fit: MemoryFit
     measured: node_fit.MeasuredNode
     missing: tuple[MissingPart, ...]
+    busy: PortInUse | None = None
     needs: tuple[tuple[CheckFit, CheckedNode], ...] = ()
 
     @property
@@ -144,7 +149,7 @@ class CheckedNode:
     @property
     def can_start(self) -> bool:
         """Tell whether `up` would start it, with what it needs."""
-        own = not self.fit.is_refused and not self.lacks_something
+        own = not self.fit.is_refused and not self.lacks_something and self.busy is None
         return own and all(need.can_start for _, need in self.needs)
 
 
@@ -197,10 +202,10 @@ async def _check_launch(
 ) -> CheckedNode | None:
     """Check one profile on a connected node; None for a need that runs there already."""
     launches, _ = await build_rank_launches(ctx, request.to_start_request(session.node), [session])
-    launch = launches[0].alone
+    launch = launches[0]
     if is_need:
         here = await session.docker.list_containers()
-        wanted = {(ContainerLabel.INSTANCE, launch.instance), (ContainerLabel.HASH, launch.profile_hash)}
+        wanted = {(ContainerLabel.INSTANCE, launch.plan.instance), (ContainerLabel.HASH, launch.plan.profile_hash)}
         if any(one.is_alive and all(one.get_label(name) == value for name, value in wanted) for one in here):
             return None
     return await _check_node(ctx, request, session, launch, reserved)
@@ -215,20 +220,22 @@ async def _check_nodes_jointly(ctx: CommandContext, request: CheckFit, emit: Emi
         sessions = [await stack.enter_async_context(ctx.create_session(node)) for node in start.nodes]
         launches, route = await build_rank_launches(ctx, start, sessions)
 
-        async def check_rank(session: NodeSession, launch: LaunchPlan) -> CheckedNode:
+        async def check_rank(session: NodeSession, launch: RankLaunch) -> CheckedNode:
             needs, reserved = await _check_needs(ctx, request, session, start.head_node)
             return replace(await _check_node(ctx, request, session, launch, reserved), needs=tuple(needs))
 
-        checked = await gather_or_cancel(
-            *(check_rank(session, one.alone) for session, one in zip(sessions, launches, strict=True))
+        answers = await gather_or_cancel(
+            *(check_rank(session, one) for session, one in zip(sessions, launches, strict=True))
         )
+    missing = mark_copied_images({one.fit.node: one.missing for one in answers})
+    checked = [replace(one, missing=missing[one.fit.node]) for one in answers]
     fits = [one.fit for one in checked]
     for node, one in zip(start.nodes, checked, strict=True):
         worse = any(_is_harder_to_fix(other, one.fit) for other in fits)
         _report_fit(ctx, request, node, one, emit, on_nodes=checked, is_waited_for=worse)
     for caution in () if route is None else route.cautions:
         emit(WarningEmitted(ctx.clock.unix_time(), None, caution))
-    return list(checked)
+    return checked
 
 
 def _report_flag_warnings(ctx: CommandContext, request: CheckFit, checked: Sequence[CheckedNode], emit: Emit) -> None:
@@ -276,8 +283,11 @@ def _report_fit(
     if isinstance(one, CheckedNode):
         for of, need in one.needs:
             _report_fit(ctx, of, of.nodes[0], need, emit, is_waited_for=True)
-        proof = _build_proof(request, on_nodes or (one,))
-        again = request.to_start_request(node).build_retry_command
+        places = on_nodes or (one,)
+        proof = _build_proof(request, places)
+        busy = next((each.busy for each in places if each.busy is not None), None)
+        stops = [name for each in places for name in each.fit.stops]
+        again = node_fit.avoid_busy_port(busy, stops, request.to_start_request(node).build_retry_command)
         is_running = one.fit.standing is not None and any(each.is_replaced for each in one.fit.standing.holders)
         has_wrong_flag = any(warning.refused_flag for warning in list_start_warnings(request.profile))
         waits_for_pull = request.is_proposal or (one.lacks_something and not one.fit.is_refused)
@@ -289,13 +299,16 @@ def _report_fit(
             else node_fit.suggest_switch_or_commands(one.fit, again, proof)
         )
         emit(MemoryFitEvaluated(ctx.clock.unix_time(), node.name, one.fit, ways))
+        if one.busy is not None:
+            hint = None if one.fit.is_refused else one.busy.hint  # else the commands change the port, too
+            emit(WarningEmitted(ctx.clock.unix_time(), node.name, one.busy.message, hint))
         if one.missing:
             words, together = request.words or (request.profile.name,), [node.name]
             if on_nodes:  # one command for all: what they lack is downloaded once
                 together = [each.name for each in request.nodes]
             missing = build_missing_event(ctx, words, node.name, one.missing, together)
             is_last = not on_nodes or one is [each for each in on_nodes if each.missing][-1]
-            can_help = not any(_is_hopeless(each, again, proof) for each in on_nodes or (one,))
+            can_help = not any(_is_hopeless(each, again, proof) for each in places)
             emit(missing if is_last and can_help and not request.is_proposal else replace(missing, commands=()))
     elif len(request.nodes) > 1:
         emit(WarningEmitted(ctx.clock.unix_time(), node.name, one.message, one.hint))
@@ -309,9 +322,10 @@ def _is_hopeless(one: CheckedNode, again: CommandWithChanges, proof: SettingProo
 
 
 async def _check_node(
-    ctx: CommandContext, request: CheckFit, session: NodeSession, plan: LaunchPlan, reserved: int = 0
+    ctx: CommandContext, request: CheckFit, session: NodeSession, launch: RankLaunch, reserved: int = 0
 ) -> CheckedNode:
     """Estimate the fit on one node. Raises `NodeError`, `DockerError`."""
+    plan = launch.alone
     with isolate_node_failures(session.node):
         containers, image, engine, inspection = await gather_or_cancel(
             session.docker.list_containers(),
@@ -321,6 +335,7 @@ async def _check_node(
                 "memory",
                 "processes",
                 "gpu",
+                "listen",
                 *node_fit.list_model_sections(request.profile, plan),
                 *list_mount_sections(plan),
             ),
@@ -335,7 +350,8 @@ async def _check_node(
         build_plan=partial(build_changed_plan, ctx, request.to_start_request(session.node), session),
         reserved=reserved,
     )
-    is_running = bool(node_fit.find_containers_in_place(plan, containers))  # then image and model are there
+    in_place = node_fit.find_containers_in_place(plan, containers)
+    is_running = bool(in_place)  # then image and model are there
     missing = find_missing_parts(request.profile, plan, image=image, engine=engine, models=inspection.models)
     if is_running:
         missing = ()
@@ -343,12 +359,16 @@ async def _check_node(
     if request.hub is not None:
         missing, models, untold = await read_missing_from_hub(request.hub, request.profile, missing, inspection.models)
         measured = replace(measured, node_inspection=replace(inspection, models=models))
-        missing, unknown = await measure_images(session, missing, engine)
+        missing, unknown = await measure_images(session, reuse_image_sizes(missing, request.measured), engine)
         cautions += (*untold, *unknown)
     missing = estimate_pull_times(ctx.history, await measure_free_space(session, missing, engine))
     cautions += tuple(words for one in missing if (words := describe_full_disk(one)) is not None)
     fit = measured.evaluate_in_place(request.profile)
-    return CheckedNode(replace(fit, cautions=(*fit.cautions, *cautions)), measured, missing)
+    ends = next((one for one in containers if one.id in in_place), None)
+    again = request.to_start_request(session.node).build_retry_command
+    busy = find_busy_port(launch.plan, inspection, containers, ends, again=again(), propose=again)
+    fit = replace(fit, cautions=(*fit.cautions, *cautions))
+    return CheckedNode(fit=fit, measured=measured, missing=missing, busy=busy)
 
 
 _SEARCH_SECONDS = 20.0  # seconds; what was found by then is the answer

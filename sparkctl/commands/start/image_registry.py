@@ -39,7 +39,8 @@ async def measure_images(
     """
     found, cautions = [], []
     for part in parts:
-        if part.kind is PartKind.IMAGE and not part.is_built and part.made_by is None:
+        is_asked_for = not part.is_built and part.made_by is None and part.copied_from is None and part.size is None
+        if part.kind is PartKind.IMAGE and is_asked_for:
             part, why = await _measure_image(session, part, engine, own_login)
             cautions += [] if why is None else [f"the size of {part.name} is not known: {why}"]
         found.append(part)

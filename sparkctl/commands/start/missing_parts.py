@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
 
 from sparkctl.commands.start.start_preflight import (
     check_mounts,
@@ -30,8 +31,10 @@ from sparkctl.model.text.units import format_gib
 from sparkctl.node.node_inspection import NodeInspection
 from sparkctl.profiles.fit_evaluation import find_model_paths, list_checkpoint_paths
 from sparkctl.transport.docker.docker_responses import DockerInfo, ImageInfo
-from sparkctl.transport.hub_client import HubClient, HubUnreachable
 from sparkctl.transport.node_session import NodeSession
+
+if TYPE_CHECKING:
+    from sparkctl.transport.hub_client import HubClient
 
 
 def find_missing_parts(
@@ -85,6 +88,19 @@ def build_missing_image(profile: Profile, plan: LaunchPlan, why: str) -> Missing
         kind=PartKind.IMAGE, node=plan.node, name=plan.image, reason=why, is_built=profile.build is not None,
         source=profile.build or (plan.image if made_by is None else None), made_by=made_by,
     )  # fmt: skip
+
+
+def mark_copied_images(
+    missing: Mapping[NodeName, tuple[MissingPart, ...]],
+) -> dict[NodeName, tuple[MissingPart, ...]]:
+    """Return what the nodes of one start lack, with where an image is copied from that another of them has."""
+    has = next(
+        (node for node, parts in missing.items() if all(part.kind is not PartKind.IMAGE for part in parts)), None
+    )
+    return {
+        node: tuple(replace(part, copied_from=has) if part.kind is PartKind.IMAGE else part for part in parts)
+        for node, parts in missing.items()
+    }
 
 
 def _explain_missing_image(image: ImageInfo | None, engine: DockerInfo) -> str | None:
@@ -156,6 +172,8 @@ async def read_missing_from_hub(
     """Return the parts with their sizes, the models with what the Hub has in place of what is missing, and sentences on
     what the Hub did not tell.
     """
+    from sparkctl.transport.hub_client import HubUnreachable  # late: most starts ask no Hub
+
     found, by_place, cautions = [], {one.place: one for one in models}, []
     for part in parts:
         source = None if part.kind is PartKind.IMAGE or part.source is None else parse_model_source(part.source)
@@ -175,6 +193,17 @@ async def read_missing_from_hub(
         else:
             found.append(estimate_size(profile, part))
     return tuple(found), tuple(by_place.values()), tuple(cautions)
+
+
+def reuse_image_sizes(parts: Sequence[MissingPart], measured: Sequence[MissingPart]) -> tuple[MissingPart, ...]:
+    """Return the parts, images with the sizes that were ``measured`` before: a registry counts who asks."""
+    known = {(one.node, one.name): one for one in measured if one.kind is PartKind.IMAGE}
+    return tuple(
+        replace(part, size=one.size, unpacked=one.unpacked)
+        if part.kind is PartKind.IMAGE and (one := known.get((part.node, part.name))) is not None
+        else part
+        for part in parts
+    )
 
 
 def estimate_size(profile: Profile, part: MissingPart) -> MissingPart:
@@ -252,7 +281,7 @@ def build_missing_event(
         node=node,
         instance=profile,
         parts=tuple(parts),
-        commands=(command,) if all(part.source for part in parts) else (),
+        commands=(command,) if all(part.can_come for part in parts) else (),
     )
 
 

@@ -18,7 +18,7 @@ from sparkctl.engines.memory_estimate import (
     find_memory_rule,
     find_unresolved_flag,
 )
-from sparkctl.errors import InvalidInput, OperationRefused
+from sparkctl.errors import InvalidInput, OperationRefused, PortInUse
 from sparkctl.model.container import Container
 from sparkctl.model.launch_plan import DEFAULT_FLOOR_BYTES, ContainerLabel, LaunchPlan, ReadinessTarget
 from sparkctl.model.lazy_dataclass import dataclass
@@ -329,11 +329,23 @@ def _can_switch(one: MemoryFit) -> bool:
     return one.answer is FitOutcome.IF_STOPPED and ours.issuperset(one.stops)
 
 
-def build_fit_refusal(one: MemoryFit, again: CommandWithChanges, proof: SettingProof) -> OperationRefused:
-    """Return the error of a start that does not fit."""
+def build_fit_refusal(
+    one: MemoryFit, again: CommandWithChanges, proof: SettingProof, busy: PortInUse | None = None
+) -> OperationRefused:
+    """Return the error of a start that does not fit. ``busy``: its port, where another has it."""
     why = f" ({one.cautions[0]})" if one.lacking and one.cautions else ""
+    why += "" if busy is None else f"; and {busy.message}"
+    again = avoid_busy_port(busy, one.stops, again)
     switch = [to_switch_command(again())] if _can_switch(one) else []
-    all_the_same = f"start it anyway: {again()} --force"
+    all_the_same = f"start it anyway: {avoid_busy_port(busy, (), again)()} --force"  # then nothing stops
     return OperationRefused(
         one.summary_sentence + why, "\n".join([*switch, *suggest_commands(one, again, proof), all_the_same])
     )
+
+
+def avoid_busy_port(busy: PortInUse | None, stops: Sequence[str], again: CommandWithChanges) -> CommandWithChanges:
+    """Return the start command on a free port, unless the port gets free by what ``stops`` for the memory."""
+    if busy is None or busy.free_port is None or busy.holder in stops:
+        return again
+    moved = FieldChange("port", str(busy.free_port))
+    return lambda *changes: again(*(change for change in changes if change.field != "port"), moved)

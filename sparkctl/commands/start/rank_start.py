@@ -226,11 +226,10 @@ class RankStart(RankWatch):
                 propose=self._propose_change,
             )
         except ImageNotFound:
-            self.fit.refuse_certain_misfit(self._alone, self.measured)
-            self._report_missing(self._find_missing())
+            self.report_missing(self.find_missing())
             raise
-        except PortInUse:
-            self.fit.refuse_certain_misfit(self._alone, self.measured)
+        except PortInUse as busy:
+            self.fit.refuse_certain_misfit(self._alone, self.measured, busy)
             raise
         if self.decision.attach is not None and self.plan.ready.requires_key:  # made by whoever started it
             run = await self.session.docker.read_run_options(self.decision.attach.id)
@@ -250,15 +249,14 @@ class RankStart(RankWatch):
 
     def _refuse_without_model(self) -> None:
         """Raise `OperationRefused` where the model is certainly not there whole; the image was looked at before."""
-        parts = self._find_missing()
+        parts = self.find_missing()
         for part in parts:
             if part.is_required and not self.request.forced:
-                assert self.measured is not None
-                self.fit.refuse_certain_misfit(self._alone, self.measured)
-                self._report_missing(parts)
+                self.report_missing(parts)
                 raise OperationRefused(part.sentence, describe_way_to_get(part, self.plan, self.request.retry_command))
 
-    def _find_missing(self) -> tuple[MissingPart, ...]:
+    def find_missing(self) -> tuple[MissingPart, ...]:
+        """Return what the inspected node lacks."""
         assert self.scene is not None
         scene = self.scene
         return find_missing_parts(
@@ -269,7 +267,10 @@ class RankStart(RankWatch):
             models=scene.node_inspection.models,
         )
 
-    def _report_missing(self, parts: Sequence[MissingPart]) -> None:
+    def report_missing(self, parts: Sequence[MissingPart]) -> None:
+        """Emit what is missing. Raises `OperationRefused` where it does not fit even when that is there."""
+        assert self.measured is not None
+        self.fit.refuse_certain_misfit(self._alone, self.measured)
         words = self.request.words or (self.request.profile.name,)
         self.emit(replace(build_missing_event(self.ctx, words, self.plan.node, parts), commands=()))
 
@@ -379,10 +380,8 @@ class RankStart(RankWatch):
         """Return the expected duration, as read from the history before the start."""
         return self.timing.expected
 
-    async def record_ready(self, proof: str | None = None) -> None:
-        """Record the duration and memory of the start after it became ready."""
-        await super().record_ready(proof)
-        seconds = self.ctx.clock.monotonic() - self.began
+    async def record_measurements(self, seconds: float) -> None:
+        """Record the duration and memory of a start that became ready after so many seconds."""
         peak = await self.fit.measure_peak_bytes(self.container_id)
         try:
             self.timing.save_duration(self.plan, seconds, peak, self.fit.estimated_bytes)

@@ -16,6 +16,7 @@ from sparkctl.commands.history_writer import OperationSubject, record_operation
 from sparkctl.commands.node_lock import LockConflict, acquire_node_lock
 from sparkctl.commands.start import connectivity_check, rank_start
 from sparkctl.commands.start.launch_plans import build_rank_launches
+from sparkctl.commands.start.missing_parts import mark_copied_images
 from sparkctl.commands.start.rank_start import CreateTimeout, RankStart, verdict_of_create_timeout
 from sparkctl.commands.start.rank_watch import ClockOffsets, RankWatch, measure_clock_offsets, watch_ranks
 from sparkctl.commands.start.start_preflight import (
@@ -29,7 +30,7 @@ from sparkctl.commands.start.start_watch import collect_plan_secrets
 from sparkctl.commands.stop.pending_stops import QueuedStartFiles, withdraw_pending_stops
 from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext, CommandInterrupted, NodeLock
-from sparkctl.errors import DockerError, ExitCode, NodeError, OperationRefused, PortInUse
+from sparkctl.errors import DockerError, ExitCode, ImageNotFound, NodeError, OperationRefused, PortInUse
 from sparkctl.history.model import NodeResult, OperationKind
 from sparkctl.logs import start_verdict, verdict_builder
 from sparkctl.model.events import (
@@ -251,7 +252,14 @@ class _StartRun:
         if len(self.ranks) > 1:
             words = self.request.words or (self.request.profile.name,)
             refuse_partially_running(plans, scenes, words[0])
-            refuse_different_images(words, plans, scenes)
+            try:
+                refuse_different_images(words, plans, scenes)
+            except ImageNotFound:  # on some of them
+                missing = mark_copied_images({rank.plan.node: rank.find_missing() for rank in self.ranks})
+                for rank in self.ranks:
+                    if missing[rank.plan.node]:
+                        rank.report_missing(missing[rank.plan.node])
+                raise
         for rank in self.ranks:
             await rank.decide_action()
         refuse_partial_stop(plans, [rank.decision.stop for rank in self.ranks])
@@ -408,10 +416,14 @@ class _StartRun:
         if end.verdict is None:
             await gather_or_cancel(*(rank.record_ready(end.proof) for rank in self.ranks))
             ended = replace(self._build_end(Outcome.READY), proof=end.proof, hint=self._suggest_first_request())
-            if self.head.timing.has_joined:  # somebody else's request may have been the first
-                return await self._check_answers(ended)
-            self._record_request_figures(cold_ttft=end.first_token)
-            return await self._check_answers(ended, is_first=True)
+            is_first = not self.head.timing.has_joined  # else somebody else's request may have been the first
+            if is_first:
+                self._record_request_figures(cold_ttft=end.first_token)
+            ended, _ = await gather_or_cancel(
+                self._check_answers(ended, is_first=is_first),
+                gather_or_cancel(*(rank.record_measurements(ended.seconds) for rank in self.ranks)),
+            )
+            return ended
         root, verdict = end.rank, self._add_retry_command(end.verdict)
         has_failed = not end.timed_out
         rank_start.record_start_failure(self.ctx, root.plan, root.container_id, verdict, root.warn, counts=has_failed)

@@ -14,7 +14,7 @@ from sparkctl.commands.start import node_fit
 from sparkctl.context import CommandContext
 from sparkctl.engines.engine_flags import CommandFlags
 from sparkctl.engines.memory_estimate import EstimateInput, KvCacheLayout, map_path_to_node, parse_kv_layout
-from sparkctl.errors import NodeError
+from sparkctl.errors import NodeError, PortInUse
 from sparkctl.history.expected_durations import compute_model_key
 from sparkctl.history.model import NodeResult
 from sparkctl.model.container import Container
@@ -75,15 +75,21 @@ class StartMemory:
         if fit.is_refused and fit.absent is None and not self._forced:
             raise node_fit.build_fit_refusal(fit, self._again, self._proof)
 
-    def refuse_certain_misfit(self, plan: LaunchPlan, measured: node_fit.MeasuredNode) -> None:
+    def refuse_certain_misfit(
+        self, plan: LaunchPlan, measured: node_fit.MeasuredNode, busy: PortInUse | None = None
+    ) -> None:
         """Raise `OperationRefused` where it does not fit, whatever stops and whatever is got: whoever got or stopped the rest first
-        would have done it in vain.
+        would have done it in vain. ``busy``: its port, which another has; then also where something must stop for the memory,
+        which may free the port, too.
         """
         fit = measured.evaluate_in_place(self._profile)
-        if fit.answer in (FitOutcome.SHORT, FitOutcome.SEVERAL) and not self._forced:
-            commands = node_fit.suggest_commands(fit, self._again, self._proof)
+        is_certain = fit.answer in (FitOutcome.SHORT, FitOutcome.SEVERAL)
+        if fit.is_refused and (is_certain or busy is not None) and not self._forced:
+            commands = node_fit.suggest_commands(
+                fit, node_fit.avoid_busy_port(busy, fit.stops, self._again), self._proof
+            )
             self.emit(MemoryFitEvaluated(self._ctx.clock.unix_time(), plan.node, fit, commands))
-            raise node_fit.build_fit_refusal(fit, self._again, self._proof)
+            raise node_fit.build_fit_refusal(fit, self._again, self._proof, busy)
 
     def _warn_about_fit(self, plan: LaunchPlan, fit: MemoryFit) -> None:
         now = self._ctx.clock.unix_time()

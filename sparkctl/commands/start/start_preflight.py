@@ -32,6 +32,7 @@ from sparkctl.transport.docker.docker_responses import DockerInfo, ImageInfo
 
 _MIN_DISK_BYTES = 64 * MIB  # the minimum for a container's own layer and log
 _LOW_DISK_BYTES = 5 * GIB
+_PORT_LIMIT = 65536
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +119,9 @@ def decide_start(
             )
     _refuse_without_image(plan, inspection, again, made_by)
     _refuse_without_gpu(plan, inspection)
-    _refuse_busy_port(plan, inspection, stop, again=again, propose=propose)
+    busy = find_busy_port(plan, inspection.node_inspection, inspection.containers, stop, again=again, propose=propose)
+    if busy is not None:
+        raise busy
     warnings = _warn_low_disk(plan, inspection) + tuple(
         (one.message, one.hint) for one in check_mounts(plan, inspection.node_inspection)
     )
@@ -188,31 +191,42 @@ def _refuse_without_gpu(plan: LaunchPlan, inspection: PreflightInspection) -> No
         )
 
 
-def _refuse_busy_port(
+def find_busy_port(
     plan: LaunchPlan,
-    inspection: PreflightInspection,
-    stop: Container | None,
+    inspection: NodeInspection,
+    containers: Sequence[Container],
+    ends: Container | None,
     *,
     again: str,
-    propose: Callable[[FieldChange], str | None] | None,
-) -> None:
-    port = plan.node_port
-    if port is None or inspection.node_inspection.listening is None or port not in inspection.node_inspection.listening:
-        return
-    if stop is not None and stop.get_label(ContainerLabel.PORT) == str(port):
-        return  # held by the container that is about to be stopped
-    holders = [
-        c
-        for c in inspection.containers
-        if c.is_alive and (c.get_label(ContainerLabel.PORT) == str(port) or port in c.ports)
-    ]
-    holder = f"the container {holders[0].name}" if holders else "another process"
-    change = FieldChange("port", str(port + 1))
-    moved = f"{again} --set {change.set_argument}" if propose is None else propose(change)
-    ours = holders[0].get_label(ContainerLabel.INSTANCE) if holders else None
-    first = to_switch_command(again) if ours else "stop it"
-    other = "" if moved is None else f"{'   ' if ours else ', '}or start on another port: {moved}"
-    raise PortInUse(plan.node, f"port {port} on {plan.node} is in use by {holder}", first + other)
+    propose: Callable[[FieldChange], str | None] | None = None,
+) -> PortInUse | None:
+    """Return the error of a port that another has, None where it is free or not known. ``ends``: what is stopped before
+    the start; ``again`` and ``propose`` as for `decide_start`.
+    """
+    port, listening = plan.node_port, inspection.listening
+    if port is None or listening is None or port not in listening:
+        return None
+    if ends is not None and ends.get_label(ContainerLabel.PORT) == str(port):
+        return None
+    holder = next(
+        (
+            one
+            for one in containers
+            if one.is_alive and (one.get_label(ContainerLabel.PORT) == str(port) or port in one.ports)
+        ),
+        None,
+    )
+    name = "another process" if holder is None else f"the container {holder.name}"
+    free = next((one for one in range(port + 1, _PORT_LIMIT) if one not in listening), None)
+    change = None if free is None else FieldChange("port", str(free))
+    moved = None if change is None else f"{again} --set {change.set_argument}" if propose is None else propose(change)
+    is_ours = holder is not None and holder.is_managed
+    ways = [to_switch_command(again) if is_ours else f"stop what uses port {port}"]
+    ways += [] if moved is None else [f"start on another port: {moved}"]
+    return PortInUse(
+        plan.node, f"port {port} on {plan.node} is in use by {name}", "\n".join(ways),
+        holder=None if holder is None else holder.instance_name, free_port=free,
+    )  # fmt: skip
 
 
 def _warn_low_disk(plan: LaunchPlan, inspection: PreflightInspection) -> tuple[tuple[str, str | None], ...]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from sparkctl.commands.event_stream import open_session, stream_events
 from sparkctl.commands.history_writer import OperationSubject, record_operation
 from sparkctl.commands.request import Preview, Request, SentenceTone, describe_unreachable
-from sparkctl.commands.switch.switch_instance import rerun_switch
+from sparkctl.commands.switch.switch_instance import run_switch
 from sparkctl.commands.switch.switch_request import SwitchInstance
 from sparkctl.commands.switch.switch_runner import SwitchStepRunner, list_remaining_steps
 from sparkctl.commands.switch.switch_transaction import SwitchTransaction
@@ -167,7 +167,7 @@ class _FinishRun:
                 await transaction.release_locks()
         if action is FinishAction.REPEAT:
             assert request is not None
-            ended = await rerun_switch(self.ctx, request, emit)
+            ended = await run_switch(self.ctx, request, emit)
         return self._close_original_operation(journal, verb, ended)
 
     # history

@@ -19,7 +19,7 @@ from sparkctl.errors import ContainerNotFound, DockerError, DockerUnavailable, O
 from sparkctl.history.model import OperationKind
 from sparkctl.history.operation_recorder import OperationRecorder
 from sparkctl.logs.diagnosis import UNKNOWN_ENGINE
-from sparkctl.model.container import Container
+from sparkctl.model.container import Container, shorten_id
 from sparkctl.model.events import Outcome
 from sparkctl.model.launch_plan import PROVED_PROBES, ContainerLabel, GuardRule, PhaseTimeouts
 from sparkctl.model.node import NodeName
@@ -31,6 +31,7 @@ from sparkctl.model.verdict import Verdict
 from sparkctl.monitor import engine_probe
 from sparkctl.monitor.engine_probe import QueryMarkerSupport, request_proof
 from sparkctl.monitor.ranks import RankContainer, group_by_instance
+from sparkctl.monitor.switch_journal_io import list_start_commands
 from sparkctl.profiles.container_labels import find_container_api_key, parse_needs_label, parse_rank_label
 from sparkctl.profiles.launch_planning import build_guard_rule
 from sparkctl.profiles.profile_library import ProfileLibrary
@@ -199,8 +200,8 @@ async def _inspect_old_container(transaction: SwitchTransaction, node: NodeName,
     except ContainerNotFound as gone:
         names_ = " and ".join(transaction.journal.stops)
         raise RollbackFailed(
-            f"the container {container[:12]} of {names_} is no longer on {node}",
-            f"afterwards, start it again: sparkctl up {transaction.journal.stops[0]} {transaction.journal.old_node_options}",
+            f"the container {shorten_id(container)} of {names_} is no longer on {node}",
+            list_start_commands(transaction.journal),
         ) from gone
 
 

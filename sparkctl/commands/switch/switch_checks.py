@@ -47,7 +47,7 @@ from sparkctl.profiles.fit_evaluation import list_checkpoint_paths
 from sparkctl.profiles.launch_planning import RankPlacement
 from sparkctl.profiles.launch_planning import build_launch_plan as make_plan
 from sparkctl.profiles.profile_library import ProfileLibrary
-from sparkctl.profiles.profile_lint import list_start_warnings, refuse_wrong_flags
+from sparkctl.profiles.profile_lint import StartWarning, refuse_wrong_flags
 from sparkctl.profiles.setting_proof import SettingProof
 from sparkctl.transport.node_session import NodeSession
 
@@ -78,9 +78,13 @@ async def read_for_checks(
 
 
 async def run_switch_checks(
-    transaction: SwitchTransaction, request: SwitchInstance, sites: Sequence[NodeInventory], readings: CheckReadings
+    transaction: SwitchTransaction,
+    request: SwitchInstance,
+    sites: Sequence[NodeInventory],
+    readings: CheckReadings,
+    warnings: Sequence[tuple[str, str | None]],
 ) -> str:
-    """Return what was verified, as sentences; raise the first obstacle; emit the rest as warnings.
+    """Return what was verified, as sentences; raise the first obstacle; emit the rest, and ``warnings``, as warnings.
 
     What the SSH user may not read is a warning. With ``keep_going`` so are a missing mount and an incomplete file of
     weights.
@@ -95,7 +99,7 @@ async def run_switch_checks(
         _check_drop_caches_right(transaction, one.plan, inspection)
     await gather_or_cancel(*(verify_port_access(transaction.sessions[one.plan.node], one.plan) for one in coming))
     _refuse_other_image(request.words or (request.profile.name,), launches, scenes[: len(launches)])
-    for message, hint in check_flags(transaction.ctx, request, sites, goes):
+    for message, hint in warnings:
         transaction.warn(request.nodes[0].name, message, hint)
     files = await gather_or_cancel(*(_check_model_files(transaction, of, one.model_plan) for of, one in every))
     for caution in readings.cautions:
@@ -249,19 +253,14 @@ async def _check_connectivity(transaction: SwitchTransaction, request: SwitchIns
 
 
 def check_flags(
-    ctx: CommandContext, request: SwitchInstance, sites: Sequence[NodeInventory], goes: frozenset[str]
+    request: SwitchInstance, flags: Sequence[StartWarning], sites: Sequence[NodeInventory], goes: frozenset[str]
 ) -> Iterator[tuple[str, str | None]]:
     """Yield each warning of the engine's flag catalogue about the profile, with the command that avoids it.
 
     ``goes``: the containers that the switch stops. Raises `OperationRefused` for a flag that the image's version does not have.
     """
     proof = _build_proof(request, sites, goes)
-    found = [
-        (one, proof.format_remedy(one, request.to_start_request().build_switch_command))
-        for one in list_start_warnings(
-            request.profile, proof.library, ctx.history.find_longest_phases(request.profile, request.nodes[0].name)
-        )
-    ]
+    found = [(one, proof.format_remedy(one, request.to_start_request().build_switch_command)) for one in flags]
     if not request.forced:
         remedy = next((remedy for one, remedy in found if one.refused_flag is not None), None)
         refuse_wrong_flags((one for one, _ in found), remedy, "to start it as it is: --force", request.profile.name)
@@ -330,13 +329,22 @@ async def inspect_switch_nodes(
             raise answer
         else:
             found.append(_build_node_state(ctx, request, session, answer))
-    return tuple(found)
+    has = next((site.node for site in found if site.coming is not None and site.coming.has_image), None)
+    if has is None:
+        return tuple(found)
+    words = request.words or (request.profile.name,)
+    return tuple(
+        site
+        if site.coming is None
+        else replace(site, coming=replace(site.coming, image_hint=format_transfer_command(words, has, site.node)))
+        for site in found
+    )
 
 
 async def _inspect_switch_node(
     ctx: CommandContext, request: SwitchInstance, session: NodeSession, emit: Emit
 ) -> SwitchInspection:
-    await session.link.connect()
+    await session.connect()
     once = ["identity", "docker"] if session.home is None else []
     inspection = await session.read_node(*once, "journal", "memory", "processes", "gpu", "listen")
     refuse_without_docker(session.node.name, inspection)

@@ -20,7 +20,7 @@ from sparkctl.model.guard_state import GuardCoverage
 from sparkctl.model.memory_fit import MemoryFit
 from sparkctl.model.node import NodeName
 from sparkctl.model.switch_plan import FORWARD_STEPS, SwitchStep, distinguish_names
-from sparkctl.monitor.switch_journal_io import format_abandon_command, format_step_number
+from sparkctl.monitor.switch_journal_io import format_abandon_command, format_step_number, list_start_commands
 from sparkctl.profiles.launch_planning import choose_container_name
 
 _UNFINISHED_OUTCOMES = (Outcome.UNREACHABLE, Outcome.INTERRUPTED)
@@ -92,11 +92,11 @@ class SwitchStepRunner:
             if ended.outcome is not Outcome.READY:
                 return await self._handle_failure(None, ended)
         self._is_proved = True
-        await transaction.begin_step(SwitchStep.CLEARING)
-        stayed = await interruptible(
-            forward_steps.remove_old_containers(transaction),
-            f"interrupted: {transaction.journal.instance} serves; the old containers are not removed yet",
+        serves = f"interrupted: {transaction.journal.instance} serves; the old containers are not removed yet"
+        old = await transaction.read_while_beginning(
+            SwitchStep.CLEARING, lambda: interruptible(forward_steps.save_old_logs(transaction), serves)
         )
+        stayed = await interruptible(forward_steps.remove_old_containers(transaction, old), serves)
         await transaction.delete_journal()
         transaction.report_step(SwitchStep.CLEARING, stayed or "their logs are saved, their containers are gone")
         name, gave_way = self._distinct_names[0], " and ".join(self._distinct_names[1])
@@ -179,8 +179,7 @@ class SwitchStepRunner:
                 await forward_steps.save_remaining_stops(transaction)
                 await transaction.delete_journal()  # nothing is left that a later attempt could restore
                 text = lost.message if is_requested else f"{failure}; and {lost.message}"
-                where = transaction.journal.old_node_options
-                start = "\n".join(f"start it again: sparkctl up {name} {where}" for name in transaction.journal.stops)
+                start = list_start_commands(transaction.journal)
                 return self._build_end(Outcome.FAILED, ExitCode.ENGINE_FAILED, of=ended, message=text, hint=start)
             await transaction.begin_step(SwitchStep.RESTORING)
             serves = await interruptible(

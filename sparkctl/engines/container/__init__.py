@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from sparkctl.engines import engine_flags
 from sparkctl.engines.base import Engine, EngineDefaults, EngineRank, ImportRules, LineSignal
-from sparkctl.engines.failures import COMMON_FAILURES, cuda_memory_rules
+from sparkctl.engines.failures import COMMON_CAUSES, CRASH_FAILURES, adapt_rules, cuda_memory_rules
 from sparkctl.engines.log_rules import LogRules, loading_signal
 from sparkctl.engines.traps import build_trap_rules
 from sparkctl.errors import InvalidInput
@@ -37,7 +37,9 @@ _LOG_RULES = LogRules(
     quiet=("non-default args",),
     phases=_PHASE_SIGNALS,
     bars=_PROGRESS_BAR_STEPS,
-    rules=build_trap_rules("container") + _MEMORY_FAILURES + COMMON_FAILURES,
+    rules=build_trap_rules("container")
+    + _MEMORY_FAILURES
+    + adapt_rules(COMMON_CAUSES + CRASH_FAILURES, "container", {}),
 )
 
 

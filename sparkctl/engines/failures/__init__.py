@@ -4,14 +4,16 @@ write them.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from sparkctl.engines import FALLBACK_ENGINE
+from sparkctl.engines.base import adapt_remedy
 from sparkctl.engines.failures.hub_failures import HUB_FAILURES
 from sparkctl.engines.failures.library_failures import (
     ARGUMENT_FAILURES,
     CRASH_FAILURES,
     LIBRARY_FAILURES,
-    NO_GRAPHS_FLAGS,
     SIGNAL_DEATHS,
 )
 from sparkctl.engines.failures.memory_failures import HOST_MEMORY_FAILURES, cuda_memory_rules
@@ -21,15 +23,14 @@ from sparkctl.engines.log_rules import EXCEPTION_PREFIX, FailureRule
 
 __all__ = [
     "COMMON_CAUSES",
-    "COMMON_FAILURES",
     "CRASH_FAILURES",
     "EXCEPTION_PREFIX",
     "SIGNAL_DEATHS",
+    "adapt_rules",
     "cuda_memory_rules",
-    "list_common_causes",
 ]
 
-# First the rules that name a cause, then those that only say that something failed.
+# The rules that name a cause; `CRASH_FAILURES` only say that something failed.
 COMMON_CAUSES = (
     HOST_MEMORY_FAILURES
     + HUB_FAILURES
@@ -39,15 +40,21 @@ COMMON_CAUSES = (
     + ARGUMENT_FAILURES
     + LIBRARY_FAILURES
 )
-COMMON_FAILURES = COMMON_CAUSES + CRASH_FAILURES
 
 
-def list_common_causes(without_graphs: str) -> tuple[FailureRule, ...]:
-    """Return `COMMON_CAUSES` for an engine whose flag ``without_graphs`` starts it without CUDA graphs: another
-    engine's flag helps nobody there."""
-    return tuple(
-        replace(one, remedy=one.remedy.replace(NO_GRAPHS_FLAGS, without_graphs))
-        if NO_GRAPHS_FLAGS in one.remedy
-        else one
-        for one in COMMON_CAUSES
-    )
+def adapt_rules(
+    rules: Iterable[FailureRule], engine: str, flags: Mapping[str, str] | None = None
+) -> tuple[FailureRule, ...]:
+    """Return rules with the remedies that help in one engine: see `adapt_remedy`. The field of another engine's flag stays where none
+    is known: the line is then mostly of an engine that has it."""
+    return tuple(_adapt_rule(rule, engine, flags) for rule in rules)
+
+
+def _adapt_rule(rule: FailureRule, engine: str, flags: Mapping[str, str] | None) -> FailureRule:
+    remedy, field = adapt_remedy(rule.remedy, engine, flags), rule.field
+    if flags is not None and field is not None and field.startswith("args.") and "{" not in field:
+        name = flags.get(field.removeprefix("args."))
+        if name is None and engine != FALLBACK_ENGINE:
+            return replace(rule, remedy=remedy, field=None, value=None, change=None)
+        field = field if name is None else f"args.{name}"
+    return rule if (remedy, field) == (rule.remedy, rule.field) else replace(rule, remedy=remedy, field=field)

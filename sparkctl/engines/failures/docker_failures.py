@@ -443,7 +443,41 @@ DOCKER_FAILURES = (
         needle="permission denied",
     ),
 )
+_SHELL_START = r"(?:(?:/bin/|/usr/bin/)?(?:ba|da)?sh (?:-\w{1,12} (?:pipefail )?){1,3})?"
+# BuildKit, Docker's older builder, Podman. Of their compilers' errors, which are those of a start in other logs, they say the step.
+_BUILD_FAILURES = (
+    failure_rule(
+        rf"process \"{_SHELL_START}(?P<step>.{{1,2000}}?)\" did not complete successfully: exit code: (?P<code>(?P<killed>137)|\d{{1,3}})"
+        rf"|^The command '{_SHELL_START}(?P<command>.{{1,2000}}?)' returned a non-zero code: (?P<status>\d{{1,3}})"
+        rf"|^Error: (?:error )?building at STEP \"(?:RUN )?{_SHELL_START}(?P<podman>.{{1,2000}}?)\": (?P<why>.{{1,200}})"
+        r"|^(?:ERROR: |target \S{1,80}: ){0,2}(?:failed to build: )?(?P<what>failed to solve: .{1,300}|unable to prepare context: .{1,300})",
+        FailureCause.BROKEN_IMAGE,
+        "The build of an image failed[: its step `{step}` ended with exit code {code}][: its step `{command}` ended with exit code {status}]"
+        "[: its step `{podman}`: {why}][: {what}].",
+        "[It was killed ({killed}), most often for memory: let fewer jobs run at once (MAX_JOBS). ]What the step printed stands above this line: "
+        "correct it, and build again. On a Spark all that it installs has to be there for arm64. No model server ran.",
+        needle=(
+            "did not complete successfully: exit code",
+            "returned a non-zero code: ",
+            "building at STEP ",
+            "failed to solve: ",
+            "unable to prepare context: ",
+        ),
+        on="image",
+        at_any_level=True,
+    ),
+    failure_rule(
+        r"No matching distribution found for (?P<what>[^\s(]{1,120})",
+        FailureCause.BROKEN_IMAGE,
+        "pip found no {what} for this Python and this processor.",
+        "Correct its name or version. Many packages have nothing for a Spark (arm64, a new CUDA): then take an image that holds it, or build it "
+        "from source.",
+        needle="No matching distribution found for ",
+        weight=FailureWeight.LIKELY,
+    ),
+)
 OTHER_DOCKER_FAILURES = (
+    *_BUILD_FAILURES,
     failure_rule(
         r"^(?:docker: |Error: |validating \S{1,200}: )?(?P<what>invalid reference format.*|error during connect: .*|dependency failed to start: .*"
         r"|service \"[^\"]{1,80}\" (?:refers to undefined|has neither) .*|no configuration file provided: not found"

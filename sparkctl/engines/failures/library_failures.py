@@ -26,6 +26,7 @@ _OTHER_TAG_REMEDY = (
     "Take another tag of this image. A file that is mounted into it, or a patch, has to be one for this very version."
 )
 _NOT_MADE_FOR_IT = "A GPU kernel was not made for this GPU (a GB10 is sm_121): {what}"
+_WITHOUT_DEEP_GEMM = "<vLLM: DeepGEMM is off with env.VLLM_USE_DEEP_GEMM: 0.> <SGLang: DeepGEMM is off with env.SGLANG_ENABLE_JIT_DEEPGEMM: 0.>"
 _OTHER_BACKEND = "Choose another backend for it (attention, MoE, FP4 or sampling), or take an image built for sm_121."
 # Bytes of shared memory that one block may use on a GB10 (compute capability 12.1): CUDA programming guide, technical
 # specifications per compute capability.
@@ -188,7 +189,8 @@ KERNEL_FAILURES = (
         r"|(?:[Ff]lash[Ii]nfer|cutlass|CUTLASS|Triton|Marlin|DeepGEMM|TRT-?LLM) kernels? (?:is|are) only supported for .{1,80})",
         FailureCause.KERNEL_UNSUPPORTED,
         "A backend has no kernel for what this model needs: {what}",
-        "Choose another MoE or FP4 backend (SGLang: args.moe-runner-backend; vLLM: args.moe-backend), or take a newer image.",
+        "Choose another MoE or FP4 backend, or take a newer image. <vLLM: The flag is args.moe-backend.> "
+        "<SGLang: The flag is args.moe-runner-backend.>",
         needle=("supported for ", "supported by ", "supported with ", "supported in "),
         exception=True,
         on="image",
@@ -199,8 +201,8 @@ KERNEL_FAILURES = (
         r"(?P<what>Un(?:known|supported|expected|implemented) .{1,160})",
         FailureCause.KERNEL_UNSUPPORTED,
         "DeepGEMM has no kernel for these scales on this GPU: {what}",
-        "Start without it: env.VLLM_USE_DEEP_GEMM: 0 (SGLang: env.SGLANG_ENABLE_JIT_DEEPGEMM: 0), or choose another backend for the FP8 "
-        "layers and the experts. DeepGEMM is made for data-centre GPUs, not for a GB10 (sm_121).",
+        "Start without it, or choose another backend for the FP8 layers and the experts. DeepGEMM is made for data-centre GPUs, not for a GB10 "
+        f"(sm_121). {_WITHOUT_DEEP_GEMM}",
         needle="ssertion error ",
     ),
     failure_rule(
@@ -263,7 +265,7 @@ KERNEL_FAILURES = (
         r"^(?:ggml_[a-z_]{1,60}|\S{1,40}): (?:error: )?op not supported (?P<what>\S.{0,80})",
         FailureCause.KERNEL_UNSUPPORTED,
         "llama.cpp's backend has no kernel for a part of this model: {what}",
-        "Take a newer build. Until then keep that part on the CPU (args.override-tensor).",
+        "Take a newer build. <llama.cpp: Until then keep that part on the CPU (args.override-tensor).>",
         needle="op not supported ",
         weight=FailureWeight.LIKELY,
     ),
@@ -341,7 +343,7 @@ KERNEL_FAILURES = (
         r"(?:\(\)|\[0\]){0,2} ?(?:==|>=|<=|<|>|in) ?[(\[]?\d[^'`\"]{0,80})",
         FailureCause.KERNEL_UNSUPPORTED,
         "A kernel was not made for this GPU (a GB10 is sm_121): it asks for {what}",
-        f"{_OTHER_BACKEND} DeepGEMM is off with env.VLLM_USE_DEEP_GEMM: 0 (SGLang: env.SGLANG_ENABLE_JIT_DEEPGEMM: 0).",
+        f"{_OTHER_BACKEND} Or start without DeepGEMM. {_WITHOUT_DEEP_GEMM}",
         needle=("ssertion error ", "ssertion failed", "ssertion `", "ssertionError: ", "Check failed: "),
         on="image",
     ),
@@ -499,10 +501,10 @@ JIT_FAILURES = (
         weight=FailureWeight.LIKELY,
     ),
 )
-NO_GRAPHS_FLAGS = "args.enforce-eager of vLLM or args.disable-cuda-graph of SGLang"
+_WITHOUT_GRAPHS = "<vLLM: Set args.enforce-eager for that.> <SGLang: Set args.disable-cuda-graph for that.>"
 _GPU_FAULT_REMEDY = (
-    f"A newer image may not do it. To find the kernel: start without CUDA graphs, which {NO_GRAPHS_FLAGS} does, "
-    "and with {gpu_trace} the traceback names it. `dmesg` on the node may "
+    f"A newer image may not do it. To find the kernel: start without CUDA graphs, and with {{gpu_trace}} the "
+    f"traceback names it. {_WITHOUT_GRAPHS} `dmesg` on the node may "
     "show {gpu_report}."
 )
 
@@ -635,6 +637,7 @@ _KERNEL_NEEDLES = {
     "pcie": (": AER: ", ": PCIe Bus Error: ", ": DPC: containment event"),
     "network-card": ("mlx5_core ", "(mlx5_core)"),
     "hardware": ("[Hardware Error]: event severity: ", "EDAC "),
+    "program-crash": ("]: segfault at ", "]: unhandled "),
     "rdma-memory": ("mlx5_", "infiniband", "ib_umem", "ibv_reg_mr"),
     "disk": ("nvme ", "(sct 0x", ", dev ", " on dev "),
     "thermal": ("ritical temperature reached",),
@@ -653,7 +656,10 @@ _KERNEL_NEEDLES = {
         "kernel BUG at",
     ),
 }
-_NO_FAILURES = {"thermal": ("note", "warning")}  # what is throttled goes on
+_NO_FAILURES = {
+    "thermal": ("note", "warning"),
+    "hardware": ("note", "warning"),
+}  # what is throttled goes on, and what the SMMU stopped
 _KERNEL_CAUSES = {
     "gpu-lost": FailureCause.GPU_FAULT,
     "network-card": FailureCause.NCCL,
@@ -663,6 +669,7 @@ _KERNEL_CAUSES = {
 _KERNEL_WEIGHTS = {
     "kernel-fault": FailureWeight.DEATH,
     "hung-task": FailureWeight.DEATH,
+    "program-crash": FailureWeight.DEATH,
     "wifi": FailureWeight.CONCRETE,
 }
 GPU_FAULTS = (
@@ -799,7 +806,7 @@ CAPTURE_FAILURES = (
         FailureCause.ENGINE_BUG,
         "Something ran on the GPU that is not allowed while CUDA graphs are captured: two settings exclude each other, or this "
         "version has a fault.",
-        f"Start without CUDA graphs, which {NO_GRAPHS_FLAGS} does, or without torch.compile if a flag turned it on.",
+        f"Start without CUDA graphs, or without torch.compile if a flag turned it on. {_WITHOUT_GRAPHS}",
         needle=("operation not permitted when stream is capturing", "cudaErrorStreamCapture"),
         weight=FailureWeight.LIKELY,
     ),
@@ -843,8 +850,8 @@ IMAGE_FAILURES = (
         FailureCause.BROKEN_IMAGE,
         "The engine looks for {name} among what PyTorch has loaded, and it is not there: this PyTorch is of another kind, or the library has "
         "another name.",
-        "Take another tag of this image, whose PyTorch is built for the same CUDA. vLLM needs it for its own all-reduce alone: "
-        "args.disable-custom-all-reduce: true does without, or env.VLLM_CUDART_SO_PATH names the file.",
+        "Take another tag of this image, whose PyTorch is built for the same CUDA. <vLLM: It needs it for its own all-reduce alone: "
+        "args.disable-custom-all-reduce: true does without, or env.VLLM_CUDART_SO_PATH names the file.>",
         needle="is not loaded in the current process",
         on="image",
     ),
@@ -1056,7 +1063,7 @@ MEMORY_WORDS = (
         r"|No enough (?:gpu|GPU) memory for (?:runtime|kv)|KV cache memory is not enough|Not enough KV cache (?:memory|blocks)",
         FailureCause.KV_CACHE_TOO_SMALL,
         "The context does not fit into the KV cache[: {wants} tokens needed, {has} fit].",
-        "Lower the context[ (max-model-len) to {has}], or give the engine a larger share of the memory.",
+        "Lower the context[ to {has}], or give the engine a larger share of the memory.",
         needle=(
             "max seq len (",
             "No available memory for the cache blocks",
@@ -1066,8 +1073,6 @@ MEMORY_WORDS = (
             " left for ",
             "KV cache ",
         ),
-        on="args.max-model-len",
-        to="{has}",
     ),
 )
 # What programs and scripts say that start a server and wait for it.
@@ -1083,7 +1088,7 @@ DISTRIBUTED_FAILURES = (
         FailureCause.NCCL,
         "Two ranks of the model (rank {one} and {other}) were given the same GPU.",
         "A Spark has one GPU: let each Spark run one rank (args.tensor-parallel-size with nodes: 2, mpirun with slots=1), and a model on one "
-        "Spark a tensor-parallel-size of 1.",
+        "Spark one rank.",
         needle="Duplicate GPU detected",
         on="args.tensor-parallel-size",
     ),
@@ -1228,7 +1233,6 @@ MODEL_WORDS = (
         "Take the draft model that was made for exactly this model, or draft without one (NGRAM).",
         needle=("hidden", "tokenizer", "vocab"),
         exception=True,
-        on="args.speculative-draft-model-path",
         weight=FailureWeight.LIKELY,
     ),
 )
@@ -1579,7 +1583,7 @@ CRASH_FAILURES = (
         r"|\b[Pp]ooling (?:config .{1,80} )?is not supported\b.{0,80})",
         FailureCause.BAD_VALUE,
         "The program refused its settings: {what}",
-        "Correct the setting that the message names (args.dtype, args.pooling).",
+        "Correct the setting that the message names.",
         needle=("is not supported", "is only supported "),
         weight=FailureWeight.LIKELY,
     ),

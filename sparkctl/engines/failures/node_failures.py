@@ -273,8 +273,8 @@ RANK_FAILURES = (
         r"|^(?:[\w.]+\.)?ConnectionError: Could not find any running Ray instance",
         FailureCause.RAY,
         "Ray could not place the model's workers on the nodes.",
-        "Look at `ray status` in the head's container: every Spark has to be there with its GPU. Without Ray: "
-        "args.distributed-executor-backend: mp with nnodes and node-rank.",
+        "Look at `ray status` in the head's container: every Spark has to be there with its GPU. "
+        "<vLLM: It does without Ray with args.distributed-executor-backend: mp.>",
         needle=(
             "Ray does not allocate any GPUs",
             "Current node has no GPU available",
@@ -288,14 +288,13 @@ RANK_FAILURES = (
             "Ray cluster",
             "Could not find any running Ray instance",
         ),
-        on="args.distributed-executor-backend",
     ),
     failure_rule(
         r"Waiting for creating a placement group of specs for (?P<seconds>[6-9]\d|\d{3,6}) seconds\. specs=(?P<specs>\[.{1,200}?\])\.",
         FailureCause.RAY,
         "Ray has waited {seconds} seconds for a place for the model's workers: no nodes have what they ask for ({specs}).",
         "Ask for no more GPUs than there are (args.tensor-parallel-size times args.pipeline-parallel-size), and look at `ray status` in the "
-        "head's container: every Spark has to be there with its GPU, under the address that VLLM_HOST_IP names.",
+        "head's container: every Spark has to be there with its GPU. <vLLM: The address is that of VLLM_HOST_IP.>",
         needle="Waiting for creating a placement group",
         on="args.tensor-parallel-size",
         weight=FailureWeight.LIKELY,

@@ -20,7 +20,7 @@ from sparkctl.engines.base import (
     LineSignal,
     LogSignature,
 )
-from sparkctl.engines.failures import COMMON_FAILURES
+from sparkctl.engines.failures import COMMON_CAUSES, CRASH_FAILURES, adapt_rules
 from sparkctl.engines.llamacpp.failures import (
     CONTEXT_FIELD,
     CUDA_FAILURES,
@@ -78,7 +78,8 @@ _PHASE_SIGNALS = (
 )
 _FAILURE_RULES = (
     *build_trap_rules("llamacpp"),
-    *(MEMORY_FAILURES + CUDA_FAILURES + MODEL_FAILURES + FLAG_FAILURES + EXIT_FAILURES + COMMON_FAILURES),
+    *adapt_rules(MEMORY_FAILURES + CUDA_FAILURES + MODEL_FAILURES + FLAG_FAILURES + EXIT_FAILURES, "llamacpp"),
+    *adapt_rules(COMMON_CAUSES + CRASH_FAILURES, "llamacpp", {name: name for name in ("chat-template", "host")}),
     *FORMAT_FAILURES,
 )
 _LOG_RULES = LogRules(

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from sparkctl.engines.base import Failure, FailureWeight
-from sparkctl.engines.failures import CRASH_FAILURES, SIGNAL_DEATHS, list_common_causes
+from sparkctl.engines.failures import COMMON_CAUSES, CRASH_FAILURES, SIGNAL_DEATHS, adapt_rules
 from sparkctl.engines.failures.memory_failures import cuda_memory_rules
 from sparkctl.engines.log_rules import EXCEPTION_PREFIX, MatchGroups, failure_rule
 from sparkctl.engines.traps import build_trap_rules
@@ -232,6 +232,11 @@ _QUANTIZATION_FAILURES = (
     ),
 )
 _KERNEL_LOG_REMEDY = "Most often the machine ran out of memory: look at dmesg -T | grep -i oom on the node."
+# A process of the engine prints its own error before it ends.
+_CHILD_LOG_REMEDY = (
+    "The first error above says why: look for it; if this log is an excerpt, diagnose the whole one. Where the model runs on several "
+    "nodes, the log of another node may hold it."
+)
 _EXIT_FAILURES = (
     failure_rule(
         r"scheduler died during initialization \(exit code: -9\)",
@@ -254,11 +259,12 @@ _EXIT_FAILURES = (
         weight=FailureWeight.DEATH,
     ),
     failure_rule(
-        r"^Rank \d+ scheduler is dead\.|^Exit code: -\d+",
-        FailureCause.CRASHED,
-        "The scheduler ended while it was starting.",
-        "The lines before this one name the reason.",
-        needle=("scheduler is dead.", "Exit code: -"),
+        r"^Rank \d+ scheduler is dead\.|^Exit code: -\d+"
+        r"|scheduler died during initialization(?: \(exit code: (?P<code>\d+)\))?",
+        FailureCause.WORKER_LOST,  # any line that names a reason has more weight
+        "The scheduler's process ended[ with exit code {code}] before it was ready, and no line says why.",
+        _CHILD_LOG_REMEDY,
+        needle=("scheduler is dead.", "Exit code: -", "scheduler died during initialization"),
         fatal=True,
         weight=FailureWeight.DYING,
     ),
@@ -282,9 +288,9 @@ _EXIT_FAILURES = (
     ),
     failure_rule(
         r"^Subprocess (?P<name>\S+) \(pid=\d+\) crashed with exit code (?P<code>-?\d+)",
-        FailureCause.CRASHED,
-        "{name} crashed with exit code {code}.",
-        "Read the log before this line.",
+        FailureCause.WORKER_LOST,
+        "The engine's process {name} ended with exit code {code}, and no line says why.",
+        _CHILD_LOG_REMEDY,
         needle="crashed with exit code",
         fatal=True,
         weight=FailureWeight.DYING,
@@ -309,11 +315,11 @@ _EXIT_FAILURES = (
     ),
     failure_rule(
         r"^(?:\w+ )?(?:Scheduler|TpModelWorkerClient|DetokenizerManager|TokenizerManager|\w+) hit an exception"
-        r"|scheduler died during initialization|^Initialization failed\. warmup error",
+        r"|^Initialization failed\. warmup error",
         FailureCause.CRASHED,
         "The engine ended on an exception.",
         "The lines after this one name it.",
-        needle=("hit an exception", "Initialization failed. warmup error", "scheduler died during initialization"),
+        needle=("hit an exception", "Initialization failed. warmup error"),
         fatal=True,
         weight=FailureWeight.DYING,
     ),
@@ -340,6 +346,5 @@ FAILURES = (
     + _QUANTIZATION_FAILURES
     + SIGNAL_DEATHS
     + _EXIT_FAILURES
-    + list_common_causes("args.disable-cuda-graph")
-    + CRASH_FAILURES
+    + adapt_rules(COMMON_CAUSES + CRASH_FAILURES, "sglang")
 )

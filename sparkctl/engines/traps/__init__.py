@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sparkctl.engines import engine_names
-from sparkctl.engines.base import FailureWeight
+from sparkctl.engines.base import FailureWeight, adapt_remedy
 from sparkctl.errors import InvalidInput
 from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.verdict import ChangeDirection, FailureCause
@@ -206,10 +206,12 @@ def build_trap_rules(engine: str, traps: Iterable[Trap] | None = None) -> tuple[
     ``traps``: None for all that there are.
     """
     some = load_traps() if traps is None else traps
-    return tuple(_build_rule(trap, log) for trap in some if trap.concerns_engine(engine) for log in trap.log if log)
+    return tuple(
+        _build_rule(trap, log, engine) for trap in some if trap.concerns_engine(engine) for log in trap.log if log
+    )
 
 
-def _build_rule(trap: Trap, log: Mapping[str, Any]) -> FailureRule:
+def _build_rule(trap: Trap, log: Mapping[str, Any], engine: str) -> FailureRule:
     from sparkctl.engines.log_rules import failure_rule  # not for the traps of nodes and profiles
 
     needles = (log["needle"],) if isinstance(log["needle"], str) else tuple(log["needle"])
@@ -218,7 +220,7 @@ def _build_rule(trap: Trap, log: Mapping[str, Any]) -> FailureRule:
         pattern,
         FailureCause(log["cause"]),
         f"{_begin_sentence(log.get('meaning', trap.meaning))}.",
-        f"{_begin_sentence(log.get('remedy', trap.remedy))} ({shorten_source(trap.source)}).",
+        f"{_begin_sentence(adapt_remedy(log.get('remedy', trap.remedy), engine).rstrip('.'))} ({shorten_source(trap.source)}).",
         needle=needles,
         on=log.get("field"),
         to=log.get("value"),

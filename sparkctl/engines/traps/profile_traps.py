@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from sparkctl.engines import load_engine
+from sparkctl.engines.base import adapt_remedy
 from sparkctl.engines.engine_flags import FlagArity, find_profile_script
 from sparkctl.engines.lint import FieldPath, LintMessage, LintRule, LintSeverity
 from sparkctl.engines.lint.profile_flags import (
@@ -60,7 +61,9 @@ def check_traps(
             continue
         first = sights[0]
         value = _quote_text(first.texts[0], next(iter(trap.when))) if first.texts else ""
-        text = f"{trap.meaning}: {trap.remedy} ({shorten_source(trap.source)})"
+        text = (
+            f"{trap.meaning}: {adapt_remedy(trap.remedy, profile.engine).rstrip('.')} ({shorten_source(trap.source)})"
+        )
         yield LintMessage(
             kind=LintRule(trap.rule),
             level=LintSeverity(trap.level),

@@ -24,7 +24,7 @@ from sparkctl.engines.base import (
     LogSignature,
     ModelWord,
 )
-from sparkctl.engines.failures import COMMON_CAUSES, CRASH_FAILURES, cuda_memory_rules
+from sparkctl.engines.failures import COMMON_CAUSES, CRASH_FAILURES, adapt_rules, cuda_memory_rules
 from sparkctl.engines.log_rules import LogRules, fact_rule, failure_rule, loading_signal, version_facts
 from sparkctl.engines.traps import build_trap_rules
 from sparkctl.engines.trtllm import mpirun
@@ -212,6 +212,14 @@ _EXIT_FAILURES = (
         weight=FailureWeight.AFTERMATH,
     ),
 )
+# By the name that the common rules have for them. Its backends, formats and the like are set in its YAML file.
+_COMMON_FLAGS = {
+    "chat-template": "chat_template",
+    "host": "host",
+    "pipeline-parallel-size": "pipeline_parallel_size",
+    "tensor-parallel-size": "tensor_parallel_size",
+    "trust-remote-code": "trust_remote_code",
+}
 _LOG_RULES = LogRules(
     quiet=_QUIET_STARTS,
     phases=_PHASE_SIGNALS,
@@ -226,9 +234,9 @@ _LOG_RULES = LogRules(
     + _MEMORY_FAILURES
     + _FLAG_FAILURES
     + MPIRUN_FAILURES
-    + COMMON_CAUSES
+    + adapt_rules(COMMON_CAUSES, "trtllm", _COMMON_FLAGS)
     + _EXIT_FAILURES
-    + CRASH_FAILURES,
+    + adapt_rules(CRASH_FAILURES, "trtllm", _COMMON_FLAGS),
 )
 
 _KV_CACHE_LINE = re.compile(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from sparkctl.engines.base import FailureWeight, suspect_drafts
-from sparkctl.engines.failures import CRASH_FAILURES, SIGNAL_DEATHS, list_common_causes
+from sparkctl.engines.failures import COMMON_CAUSES, CRASH_FAILURES, SIGNAL_DEATHS, adapt_rules
 from sparkctl.engines.failures.memory_failures import cuda_memory_rules
 from sparkctl.engines.log_rules import EXCEPTION_PREFIX, MatchGroups, failure_rule
 from sparkctl.engines.traps import build_trap_rules
@@ -503,7 +503,7 @@ FAILURES = (
     + SIGNAL_DEATHS
     + _EXIT_FAILURES
     + _WORKER_ERROR_FAILURES
-    + list_common_causes("args.enforce-eager")
+    + adapt_rules(COMMON_CAUSES, "vllm")
     + _VALIDATION_FAILURES
     + CRASH_FAILURES
 )

@@ -116,8 +116,9 @@ _COMPOSE_KEYS = {
 }  # fmt: skip
 
 
-def export_compose(one: PortableLaunch) -> list[str]:
-    """Return a compose file with one service that never restarts by itself."""
+def export_compose(one: PortableLaunch, *, needs_raw_env_file: bool = False) -> list[str]:
+    """Return a compose file with one service that never restarts by itself. ``needs_raw_env_file``: compose would change values of
+    the env_file; it has to pass them as they are, which it can from 2.30 on."""
     box = one.profile.container
     service: dict[str, Any] = {"image": one.profile.image, "container_name": one.name}
     if box.entrypoint is not None:
@@ -127,7 +128,8 @@ def export_compose(one: PortableLaunch) -> list[str]:
     if one.env:
         service["environment"] = {name: _escape_for_compose(value) for name, value in one.env}
     if one.profile.env_file is not None:
-        service["env_file"] = [_double_dollars(one.profile.env_file)]
+        path = _double_dollars(one.profile.env_file)
+        service["env_file"] = [{"path": path, "format": "raw"} if needs_raw_env_file else path]
     if one.profile.mounts:
         service["volumes"] = [_double_dollars(mount) for mount in one.profile.mounts]
     for key, value in (("shm_size", box.shm_size), ("ipc", box.ipc), ("network_mode", one.network)):

@@ -237,6 +237,7 @@ async def _run_python(node: SimNode, argv: list[str], streams: CommandStreams) -
         streams.stdout.write(await run_model_program(node, streams.stdin))
     elif mark == "sparkctl-registry":
         request = json.loads(await streams.stdin.read(1 << 16))
+        node.registry_requests.append(request["repository"])
         streams.stdout.write(ANSWER_MARK.encode() + json.dumps(build_registry_answer(request)).encode() + b"\n")
     elif mark in ("sparkctl-survey", "sparkctl-carry"):
         work = run_survey if mark == "sparkctl-survey" else run_transfer

@@ -440,6 +440,7 @@ async def test_where_the_new_one_fails_and_the_old_one_is_gone_nothing_stays_shu
     assert ended.exit_code == 1
     assert "is no longer on spark2" in (ended.message or "")
     assert f"sparkctl up {OLD}" in (ended.hint or "")
+    assert f"or try the new one: sparkctl up {NEW} --node spark1 --set env.SIM_FAULT" in (ended.hint or "")
     assert scene.journals == [None, None]
 
 

@@ -93,6 +93,32 @@ def test_beside_another_it_fits_only_if_that_stops_and_every_node_is_asked() -> 
     assert code == 0, "one that fits is enough"
 
 
+@pytest.mark.parametrize(("port", "of_advice"), [(8003, 8003), (22, 23)])
+def test_a_busy_port_is_told_beside_what_must_stop_for_the_memory(port: int, of_advice: int) -> None:
+    words = ("qwen36-vllm", "--node", "spark1", "--set", f"port={port}")
+    switch = f"sparkctl switch qwen36-vllm --node spark1 --set port={of_advice}"
+    refused = run_demo("up", *words, "--dry-run", scenario="two-stacks")
+    assert refused.returncode == 6
+    assert re.search(rf"only if qwen36-ngram stops: short by .*; and port {port} on spark1 is in use", refused.stderr)
+    assert next(line for line in refused.stderr.splitlines() if "try: " in line) == f"  try: {switch}"
+    assert run_demo(*switch.split()[1:], "--dry-run", scenario="two-stacks").returncode == 0
+    code, document = run_plan(*words, scenario="two-stacks")
+    assert (code, document["nodes"][0]["commands"]) == (6, [switch])
+    assert any(f"port {port} on spark1 is in use" in one["message"] for one in document["warnings"])
+
+
+def test_plan_refuses_a_busy_port_where_the_memory_fits_and_names_a_free_one() -> None:
+    words = ("kokoro-tts", "--node", "spark1", "--set", "port=8003")
+    code, document = run_plan(*words, scenario="two-stacks")
+    (node,) = document["nodes"]
+    (way,) = node["commands"]
+    assert (code, node["answer"]) == (6, "after-drop-caches")
+    assert way == "sparkctl up kokoro-tts --node spark1 --set port=8004"
+    assert run_demo(*way.split()[1:], "--dry-run", scenario="two-stacks").returncode == 0
+    assert run_demo("up", *words, "--dry-run", scenario="two-stacks").returncode == 6
+    assert run_plan("kokoro-tts", "--set", "port=8003", scenario="two-stacks")[0] == 0, "one node that can is enough"
+
+
 def test_the_sum_is_written_out_and_the_largest_share_that_fits_is_told() -> None:
     ran = run_demo("plan", "qwen36-vllm", "--node", "spark1", "--set", "args.gpu-memory-utilization=0.97")
     assert ran.returncode == 6

@@ -430,6 +430,35 @@ async def test_an_image_that_one_spark_made_is_copied_to_the_other(
     assert sparks.nodes["spark1"].images.has_image("own-vllm:1")
 
 
+@pytest.mark.parametrize("profile", ["minimax-m27", "qwen36-tp2"])  # made by its owner, and published
+def test_an_image_that_only_one_of_two_sparks_has_is_named_and_copied(profile: str) -> None:
+    words = (profile, "--node", "spark1", "--node", "spark2", "--set", "image=x:missing-on-spark2")
+    missing = (
+        "missing: the image x:missing-on-spark2 is not there on spark2; spark1 has it, and it is copied from there"
+    )
+    dry = run_demo("up", *words, "--dry-run")
+    assert dry.returncode == 6
+    assert missing in dry.stderr.splitlines()
+    assert dry.stdout.count("docker run") == 2, "the lines of what is still to be got, too"
+    copying = f"sparkctl sync {profile} --from spark1 --to spark2 --set image=x:missing-on-spark2"
+    assert f"try: {copying}" in dry.stderr
+    assert f"try: {copying}" in run_demo("switch", *words, "--dry-run").stderr
+    planned = run_demo("plan", *words)
+    assert missing in " ".join(planned.stdout.split())
+    assert f"get it: sparkctl pull {' '.join(words)}" in planned.stdout.splitlines()
+    got = run_demo("pull", *words)
+    assert got.returncode == 0
+    assert f"{profile} is on spark2 as on spark1" in got.stderr
+
+
+def test_a_dry_run_with_pull_takes_what_would_be_got_as_there() -> None:
+    ran = run_demo("up", "qwen36", "--node", "spark1", "--pull", "--dry-run", scenario="fresh")
+    assert ran.returncode == 0
+    assert "docker run" in ran.stdout
+    assert ran.stderr.count("missing: the image") == 1
+    assert "--pull" not in ran.stderr, "no advice to do what was asked for"
+
+
 @FRESH
 async def test_the_registry_does_not_have_what_only_a_node_has(sparks: SimulatedSparks, ctx: CommandContext) -> None:
     end = find_command_end(await collect_events(pull_profile(ctx, make_request(sparks, "image=own-vllm:1"))))
@@ -595,6 +624,26 @@ async def test_the_question_says_how_much_is_to_come_and_the_plan_what_is_free(
         assert replace(large, size=room, beside=2 << 30).is_too_large, "with what comes beside it"
         assert replace(large, size=FULL_DISK_FREE_BYTES - (4 << 30), beside=0).is_too_large, "5 GiB stay free"
         assert large.sentence.endswith(f"; only {format_size(FULL_DISK_FREE_BYTES)} free there")
+
+
+@FRESH
+@pytest.mark.parametrize("is_asked", [True, False])
+async def test_hub_and_registry_are_asked_once_for_question_check_and_pull(
+    sparks: SimulatedSparks, ctx: CommandContext, is_asked: bool
+) -> None:
+    hub = HubStandIn()
+    hub.files["nvidia/Qwen3.6-27B-NVFP4"] = {
+        "config.json": b"{}",
+        "model.safetensors": make_safetensors({"mtp.a": ("F8_E4M3", 3_000_000)}),
+    }
+    with run_hub(hub) as url:
+        request = make_request(sparks, nodes=1, environ={"HF_ENDPOINT": url})
+        start = replace(request.to_start_request(), pull=not is_asked)
+        events = await collect_events(start.run(replace(ctx, prompter=Accepting())))
+    assert any(isinstance(one, PhaseChanged) and one.phase is Phase.PULLING for one in events)
+    by_this_computer = [path for _, path, _ in hub.log if path.startswith("/api/models/")]
+    assert len(by_this_computer) == 1, by_this_computer
+    assert len(sparks.nodes["spark1"].registry_requests) == 1
 
 
 @pytest.mark.simulation(scenario="fresh", options={"spark1": SimNodeOptions(troubles=frozenset({NodeFault.FULL_DISK}))})
@@ -870,5 +919,5 @@ def test_a_misfit_is_told_before_a_busy_port() -> None:
     words = ("qwen36-vllm", "--node", "spark1", "--set", "port=8003", "--set", "args.gpu-memory-utilization=0.1")
     ran = run_demo("up", *words, scenario="two-stacks")
     assert ran.returncode == 6
-    assert "does not fit" in ran.stderr
-    assert "port 8003" not in ran.stderr
+    assert "does not fit" in ran.stderr.partition("port 8003")[0]
+    assert "port 8003 on spark1 is in use" in ran.stderr

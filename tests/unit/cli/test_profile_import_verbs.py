@@ -109,6 +109,25 @@ def test_an_export_is_a_file_that_imports(
     assert "\nname: qwen36\n" in out
 
 
+@pytest.mark.parametrize(
+    ("line", "kept"), [("A=b c", "- a.env\n"), ("A=$HOME/b", "- path: a.env\n        format: raw\n")]
+)
+def test_compose_is_told_to_pass_values_that_it_would_change(
+    line: str, kept: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "mine.yaml").write_text("schema: 1\nname: mine\nengine: container\nimage: a/b:1\nenv_file: a.env\n")
+    (tmp_path / "a.env").write_text(f"{line}\n")
+    code, out, _ = run_command_line(capsys, "profiles", "export", str(tmp_path / "mine.yaml"), "--as", "compose")
+    assert code == 0
+    assert kept in out
+    file = tmp_path / "x.yaml"
+    file.write_text(out)
+    code, out, err = run_command_line(capsys, "profiles", "import", str(file))
+    assert code == 0
+    assert "\nenv_file: a.env\n" in out
+    assert ("fills in $NAME" in err) is ("raw" not in kept)
+
+
 DANGEROUS = "docker run --privileged -v /srv/work:/w -v /etc:/e x/vllm:1 vllm serve o/m"
 
 

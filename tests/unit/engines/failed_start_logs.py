@@ -115,7 +115,6 @@ ANY = (
     EngineDeath(
         FailureCause.DRAFT_MISMATCH,
         "ValueError: The draft model's vocab size 32000 and the target's 151936 do not match",
-        "args.speculative-draft-model-path",
         says="32000",
     ),
     EngineDeath(
@@ -456,7 +455,6 @@ VLLM = (
     EngineDeath(
         FailureCause.RAY,
         "ValueError: Ray does not allocate any GPUs on the driver node.",
-        "args.distributed-executor-backend",
     ),
     EngineDeath(
         FailureCause.WEDGED,
@@ -607,6 +605,5 @@ SGLANG = (
     EngineDeath(
         FailureCause.RAY,
         "ValueError: Current node has no GPU available. resource={}",
-        "args.distributed-executor-backend",
     ),
 )

@@ -85,6 +85,20 @@ ONE_LINE = [
     ),
     (
         "sglang",
+        "RuntimeError: Rank 0 scheduler died during initialization (exit code: 1). If exit code is -9 (SIGKILL),",
+        FailureCause.WORKER_LOST,
+        None,
+        "exit code 1",
+    ),
+    (
+        "sglang",
+        "[2026-06-03 09:14:19] Subprocess scheduler_0 (pid=9) crashed with exit code 1. Triggering SIGQUIT",
+        FailureCause.WORKER_LOST,
+        None,
+        "exit code 1",
+    ),
+    (
+        "sglang",
         "[2026-06-03 09:14:19] Subprocess scheduler_0 (pid=9) crashed with exit code -9. Triggering SIGQUIT",
         FailureCause.WORKER_LOST,
         "args.mem-fraction-static",
@@ -269,14 +283,14 @@ ONE_LINE = [
         "vllm",
         "ValueError: The number of required TPUs exceeds the total number of available TPUs in the placement group.",
         FailureCause.RAY,
-        "args.distributed-executor-backend",
+        None,
         "Ray",
     ),
     (
         "vllm",
         "ValueError: The number of required GPUs exceeds the total number of available GPUs in the cluster.",  # vllm#4655
         FailureCause.RAY,
-        "args.distributed-executor-backend",
+        None,
         "Ray",
     ),
     (

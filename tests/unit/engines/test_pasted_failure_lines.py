@@ -222,7 +222,7 @@ DEATHS = [
     (
         "AssertionError: Draft model hidden size (4096) must match target hidden size (5120) for EAGLE3",
         FailureCause.DRAFT_MISMATCH,
-        "args.speculative-draft-model-path",
+        None,
         "hidden size (4096)",
     ),
     (

@@ -652,6 +652,44 @@ def test_a_start_that_went_on_after_a_long_wait_does_not_hang() -> None:
     assert diagnose_lines([*VLLM_START, *[wait] * 4, *[build] * 60]).build_diagnosis().verdict is None
 
 
+def _read_figures(tokens: str, running: int) -> str:
+    return (
+        f"{API}INFO 07-15 15:32:57 [loggers.py:273] Engine 000: Avg prompt throughput: 0.0 tokens/s, Avg generation throughput: {tokens} "
+        f"tokens/s, Running: {running} reqs, Waiting: 0 reqs, GPU KV cache usage: 0.7%, Prefix cache hit rate: 0.0%"
+    )
+
+
+STANDS = (
+    f"{CORE}INFO 07-15 15:33:47 [shm_broadcast.py:705] No available shared memory broadcast block found in 60 seconds."
+)
+SCRAPE = 'INFO:     10.0.0.9:6 - "GET /metrics HTTP/1.1" 200 OK'
+
+
+def test_an_engine_that_stands_still_while_requests_run_is_wedged() -> None:
+    # github.com/vllm-project/vllm/issues/48752
+    stands = [*VLLM_READY, _read_figures("20.5", 3), _read_figures("0.0", 3), SCRAPE, STANDS]
+    found = diagnose_lines([*stands, SCRAPE]).build_diagnosis().verdict
+    assert found is not None
+    assert (found.cause, found.confidence, found.evidence[0].line) == (
+        FailureCause.WEDGED,
+        Confidence.LIKELY,
+        len(stands),
+    )
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        (_read_figures("0.0", 0), STANDS),
+        (_read_figures("20.5", 3), STANDS),
+        (_read_figures("0.0", 3), STANDS, _read_figures("20.5", 3)),
+        (_read_figures("0.0", 3), *(STANDS, _read_figures("20.5", 3)) * 3),
+    ],
+)
+def test_an_engine_that_said_that_it_waits_is_not_wedged_for_that_alone(lines: tuple[str, ...]) -> None:
+    assert diagnose_lines([*VLLM_READY, *lines]).build_diagnosis().verdict is None
+
+
 COMFYUI = [
     "[2024-02-03 17:03] Starting server",
     "[2024-02-03 17:03] To see the GUI go to: http://0.0.0.0:8188",

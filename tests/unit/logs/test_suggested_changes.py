@@ -103,3 +103,19 @@ def test_a_remedy_names_the_page_cache_in_the_sentence_that_a_verdict_can_leave_
     for rule in () if rules is None else rules.rules:
         rest = rule.remedy.replace(DROP_CACHES_REMEDY, "")
         assert not re.search(r"drop (?!no ).{0,20}caches?", rest, re.IGNORECASE), rule.remedy
+
+
+@pytest.mark.parametrize(
+    ("command", "field"),
+    [((), None), (("serve", "--max_lora_rank=16"), "args.max-lora-rank"), (("--other", "1"), None)],
+)
+def test_a_container_is_not_told_to_set_a_flag_that_it_was_not_given(
+    command: tuple[str, ...], field: str | None
+) -> None:
+    analyzer = LogAnalyzer(engine=load_engine("container"), ready=PLAN.ready)
+    refused = "ValueError: LoRA rank 64 is greater than max_lora_rank 16."
+    analyzer.feed_lines([LogLine(when="", text=refused, number=1)])
+    verdict = build_verdict(analyzer, replace(PLAN, engine="container", command=command))
+    assert verdict is not None
+    assert (verdict.field, verdict.edit is None) == (field, field is None)
+    assert "args." not in verdict.remedy

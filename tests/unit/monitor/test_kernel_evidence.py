@@ -107,6 +107,24 @@ def test_refused_allocations_before_the_end_are_told() -> None:
     assert "NV_ERR_NO_MEMORY" in found.evidence[-1].text
 
 
+CRASH = "VLLM::EngineCor[41872]: segfault at 10 ip 00007f1b2c3d4e5f sp 00007ffd1234 error 4 in libcuda.so.580.95.05[7f1b+2a]"
+
+
+def test_a_crash_in_the_driver_s_library_is_evidence_for_its_own_container() -> None:
+    found = judge(FailureCause.KILLED, make_event(CRASH, FINISHED - 3, OWN))
+    assert found.cause is FailureCause.KILLED
+    assert "VLLM::EngineCor crashed in libcuda.so.580.95.05" in found.evidence[-1].text
+    assert found.remedy == make_event(CRASH, FINISHED).remedy
+    assert "crashed in" in judge(FailureCause.CRASHED, make_event(CRASH, FINISHED - 3)).evidence[-1].text
+    other = judge(FailureCause.CRASHED, make_event(CRASH, FINISHED - 3, OTHER))
+    assert [one.origin for one in other.evidence] == ["docker"]
+
+
+def test_what_the_smmu_stopped_is_evidence() -> None:
+    stopped = "arm-smmu-v3 arm-smmu-v3.0.auto: event 0x10 received:"
+    assert "the SMMU stopped it" in judge(FailureCause.CRASHED, make_event(stopped, FINISHED - 3)).evidence[-1].text
+
+
 def test_many_refused_allocations_before_a_silent_end_say_what_to_do() -> None:
     many = replace(make_event(REFUSED, FINISHED - 3), count=20)
     assert "let the engine claim less memory" in judge(FailureCause.KILLED, many).remedy

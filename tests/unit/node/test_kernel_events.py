@@ -35,6 +35,9 @@ thermal thermal_zone0: Emergency shutdown is not enabled
 Write protecting the kernel read-only data: 26624k
 tee (4794): drop_caches: 3
 I/O error, dev sr0, sector 0 op 0x0:(READ) flags 0x80700 phys_seg 1 prio class 2
+arm-smmu-v3 arm-smmu-v3.0.auto: ias 48-bit, oas 48-bit (features 0x041e1fff)
+arm-smmu-v3 arm-smmu-v3.0.auto: allocated 65536 entries for evtq
+gnome-shell[2217]: segfault at 0 ip 00007f1b2c3d4e5f sp 00007ffd1234 error 4 in libglib-2.0.so.0.8000.0[7f1b2c000000+2a000]
 oom_reaper: reaped process 4254 (python3), now anon-rss:0kB, file-rss:0kB, shmem-rss:0kB
 rcu: Preemptible hierarchical RCU implementation.
 """.splitlines()

@@ -74,8 +74,15 @@ def test_an_oom_kill_gets_the_container_of_its_victim(kmsg: KmsgOnDisk) -> None:
     assert line["text"] == OOM_KILL
 
 
-def test_a_process_that_a_line_names_is_looked_up(kmsg: KmsgOnDisk) -> None:
-    kmsg.log("NVRM: Xid (PCI:000f:01:00): 31, pid=2512125, name=python3.10, Ch 00000008, intr 00000000. MMU Fault")
+@pytest.mark.parametrize(
+    "line",
+    [
+        "NVRM: Xid (PCI:000f:01:00): 31, pid=2512125, name=python3.10, Ch 00000008, intr 00000000. MMU Fault",
+        "VLLM::EngineCor[2512125]: segfault at 10 ip 00007f1b sp 00007ffd error 4 in libcuda.so.580.95.05[7f1b+2a]",
+    ],
+)
+def test_a_process_that_a_line_names_is_looked_up(kmsg: KmsgOnDisk, line: str) -> None:
+    kmsg.log(line)
     reader = kernel_log.open_kernel_log(str(kmsg.root))
     reader.collect(lambda pid: CONTAINER if pid == 2512125 else None)
     assert reader.build_message()["lines"][0]["container"] == CONTAINER
