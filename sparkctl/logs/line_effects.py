@@ -229,7 +229,7 @@ class TracebackPrefix:
     Other lines stay: in a log of several writers only some have a prefix."""
 
     def __init__(self) -> None:
-        self.pattern: re.Pattern[str] | None = None  # of the prefix that the next line may have; None outside of such a traceback
+        self.pattern: re.Pattern[str] | None = None  # of what the next line may have; None outside of such a traceback
         self._is_open = False  # its exception was not read yet
         self._others = 0
 
