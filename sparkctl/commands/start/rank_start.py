@@ -380,10 +380,8 @@ class RankStart(RankWatch):
         """Return the expected duration, as read from the history before the start."""
         return self.timing.expected
 
-    async def record_ready(self, proof: str | None = None) -> None:
-        """Record the duration and memory of the start after it became ready."""
-        await super().record_ready(proof)
-        seconds = self.ctx.clock.monotonic() - self.began
+    async def record_measurements(self, seconds: float) -> None:
+        """Record the duration and memory of a start that became ready after so many seconds."""
         peak = await self.fit.measure_peak_bytes(self.container_id)
         try:
             self.timing.save_duration(self.plan, seconds, peak, self.fit.estimated_bytes)

@@ -416,10 +416,14 @@ class _StartRun:
         if end.verdict is None:
             await gather_or_cancel(*(rank.record_ready(end.proof) for rank in self.ranks))
             ended = replace(self._build_end(Outcome.READY), proof=end.proof, hint=self._suggest_first_request())
-            if self.head.timing.has_joined:  # somebody else's request may have been the first
-                return await self._check_answers(ended)
-            self._record_request_figures(cold_ttft=end.first_token)
-            return await self._check_answers(ended, is_first=True)
+            is_first = not self.head.timing.has_joined  # else somebody else's request may have been the first
+            if is_first:
+                self._record_request_figures(cold_ttft=end.first_token)
+            ended, _ = await gather_or_cancel(
+                self._check_answers(ended, is_first=is_first),
+                gather_or_cancel(*(rank.record_measurements(ended.seconds) for rank in self.ranks)),
+            )
+            return ended
         root, verdict = end.rank, self._add_retry_command(end.verdict)
         has_failed = not end.timed_out
         rank_start.record_start_failure(self.ctx, root.plan, root.container_id, verdict, root.warn, counts=has_failed)

@@ -234,10 +234,11 @@ class ReleaseCheck:
 
     async def measure_before(self) -> None:
         """Measure what the container has and holds now; after its end that is no longer known."""
-        started, shares = None, False
-        with contextlib.suppress(ContainerNotFound):
-            now = await self._session.docker.inspect_container(self._container.id)
-            started, shares = now.started, bool(now.shares_shm)
+        now = self._container
+        if now.shares_shm is None:  # as Docker's list has it
+            with contextlib.suppress(ContainerNotFound):
+                now = await self._session.docker.inspect_container(now.id)
+        started, shares = now.started, bool(now.shares_shm)
         self._before = await self._session.read_node(*_NODE_SECTIONS, *(["shm"] if shares else []))
         self._was = capture_footprint(self._container.id, started, self._before, shares_shm=shares)
         instance = self._container.instance_name

@@ -155,8 +155,7 @@ async def _save_and_remove(
     if not is_counted:
         await engine_meters.record_log_averages(session, ctx, container, saved.path)
     if saved.whole and not keep:
-        with contextlib.suppress(ContainerNotFound):  # somebody else was faster; it is gone, as requested
-            await session.docker.remove_container(container.id)
+        await remove_if_there(session, container)
     elif not keep:
         emit(WarningEmitted(ctx.clock.unix_time(), session.node.name, *_describe_kept_container(session, container)))
     return saved
@@ -173,12 +172,22 @@ def _describe_kept_container(session: NodeSession, container: Container) -> tupl
 
 async def remove_ended_container(session: NodeSession, ctx: CommandContext, emit: Emit, container: Container) -> None:
     """Remove an ended container of sparkctl to free its name; refused where its log cannot be saved first."""
+    await save_ended_log(session, ctx, emit, container)
+    await remove_if_there(session, container)
+
+
+async def remove_if_there(session: NodeSession, container: Container) -> None:
+    """Remove an ended container; one that somebody else has removed is gone, as requested."""
+    with contextlib.suppress(ContainerNotFound):
+        await session.docker.remove_container(container.id)
+
+
+async def save_ended_log(session: NodeSession, ctx: CommandContext, emit: Emit, container: Container) -> None:
+    """Save the log of an ended container, so that it can be removed. Raises `OperationRefused` where that is not possible."""
     if container.is_alive:
         raise SparkctlError(f"{container.name} runs: it is stopped, never swept away", None)
     if not (await save_log(session, ctx, emit, container)).whole:
         raise OperationRefused(*_describe_kept_container(session, container))
-    with contextlib.suppress(ContainerNotFound):
-        await session.docker.remove_container(container.id)
 
 
 DEFAULT_GRACE_SECONDS = 30.0

@@ -5,11 +5,11 @@ containers.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 
 from sparkctl.commands.event_stream import forward_events
 from sparkctl.commands.stop.pending_stops import PendingStop, PendingStopFiles
-from sparkctl.commands.stop.stop_containers import remove_ended_container, stop_containers
+from sparkctl.commands.stop.stop_containers import remove_if_there, save_ended_log, stop_containers
 from sparkctl.commands.switch.switch_request import SwitchInstance
 from sparkctl.commands.switch.switch_transaction import SwitchTransaction
 from sparkctl.concurrency import gather_or_cancel
@@ -124,30 +124,47 @@ async def start_new_instance(transaction: SwitchTransaction, request: SwitchInst
     return ended
 
 
-async def remove_old_containers(transaction: SwitchTransaction) -> str | None:
-    """Remove the kept containers, their logs saved; return those that stayed because their logs could not be saved.
+OldContainers = tuple[tuple[NodeName, Container, bool], ...]  # and whether its log is saved
+
+
+async def save_old_logs(transaction: SwitchTransaction) -> OldContainers:
+    """Save the logs of the kept containers and return these; changes nothing on the nodes."""
+
+    async def save_old_log(node: NodeName, container: Container) -> tuple[NodeName, Container, bool]:
+        saving = save_ended_log(transaction.sessions[node], transaction.step_context, transaction.emit, container)
+        return node, container, await _warn_of_failure(transaction, node, saving)
+
+    old = [(node, one) for node, one in await list_old_containers(transaction) if one is not None]
+    return await gather_or_cancel(*(save_old_log(node, container) for node, container in old))
+
+
+async def remove_old_containers(transaction: SwitchTransaction, old: OldContainers) -> str | None:
+    """Remove the kept containers whose logs are saved; return the others.
 
     The caller has just verified that the switch is still its own, and must verify it again afterwards. All are removed
     in parallel.
     """
 
-    async def remove_old_container(node: NodeName, container: Container) -> bool:
-        try:
-            await remove_ended_container(
-                transaction.sessions[node], transaction.step_context, transaction.emit, container
-            )
-        except (OperationRefused, DockerError) as why:
-            transaction.warn(node, why.message, why.hint)
-            return False
-        return True
+    async def remove_old_container(node: NodeName, container: Container, is_saved: bool) -> bool:
+        session = transaction.sessions[node]
+        return is_saved and await _warn_of_failure(transaction, node, remove_if_there(session, container))
 
-    old = [(node, one) for node, one in await list_old_containers(transaction) if one is not None]
-    save_pending_stops(transaction, old)
-    gone = await gather_or_cancel(*(remove_old_container(node, container) for node, container in old))
+    save_pending_stops(transaction, [(node, container) for node, container, _ in old])
+    gone = await gather_or_cancel(*(remove_old_container(*one) for one in old))
     stayed = [
-        f"{sanitize_line(one.name)} on {node}" for (node, one), is_gone in zip(old, gone, strict=True) if not is_gone
+        f"{sanitize_line(one.name)} on {node}" for (node, one, _), is_gone in zip(old, gone, strict=True) if not is_gone
     ]
     return f"{' and '.join(stayed)} stayed, as reported above" if stayed else None
+
+
+async def _warn_of_failure(transaction: SwitchTransaction, node: NodeName, work: Awaitable[None]) -> bool:
+    """Tell whether something was done on a node; what prevents it is a warning."""
+    try:
+        await work
+    except (OperationRefused, DockerError) as why:
+        transaction.warn(node, why.message, why.hint)
+        return False
+    return True
 
 
 async def describe_losses(transaction: SwitchTransaction) -> tuple[str, ...]:

@@ -92,11 +92,11 @@ class SwitchStepRunner:
             if ended.outcome is not Outcome.READY:
                 return await self._handle_failure(None, ended)
         self._is_proved = True
-        await transaction.begin_step(SwitchStep.CLEARING)
-        stayed = await interruptible(
-            forward_steps.remove_old_containers(transaction),
-            f"interrupted: {transaction.journal.instance} serves; the old containers are not removed yet",
+        serves = f"interrupted: {transaction.journal.instance} serves; the old containers are not removed yet"
+        old = await transaction.read_while_beginning(
+            SwitchStep.CLEARING, lambda: interruptible(forward_steps.save_old_logs(transaction), serves)
         )
+        stayed = await interruptible(forward_steps.remove_old_containers(transaction, old), serves)
         await transaction.delete_journal()
         transaction.report_step(SwitchStep.CLEARING, stayed or "their logs are saved, their containers are gone")
         name, gave_way = self._distinct_names[0], " and ".join(self._distinct_names[1])

@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import deque
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import field, replace
 from datetime import datetime
@@ -37,7 +37,6 @@ from sparkctl.model.instance import InstanceView
 from sparkctl.model.launch_plan import ContainerLabel
 from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.phase import Phase
-from sparkctl.model.text.log_line import LogLine
 from sparkctl.monitor.engine_probe import QueryMarkerSupport, request_engine
 from sparkctl.monitor.meters.metrics_window import (
     WINDOW_SECONDS,
@@ -48,6 +47,7 @@ from sparkctl.monitor.meters.metrics_window import (
 )
 from sparkctl.profiles.container_labels import find_container_api_key, parse_port_label
 from sparkctl.transport import http_client
+from sparkctl.transport.docker.log_stream import LogBatches
 from sparkctl.transport.node_session import NodeSession
 
 _LATE_FACTOR = 1.5  # a line that comes every 10 s is late after 15
@@ -434,7 +434,7 @@ class LogMeter:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    async def _consume_lines(self, lines: AsyncGenerator[tuple[LogLine, ...], None]) -> None:
+    async def _consume_lines(self, lines: LogBatches) -> None:
         async with aclosing(lines) as batches:
             async for batch in batches:
                 for line in batch:
