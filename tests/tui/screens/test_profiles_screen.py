@@ -217,12 +217,12 @@ async def test_an_editor_goes_to_the_first_fault_and_what_became_of_the_file_is_
 async def test_a_limit_that_such_a_start_exceeded_is_told_as_by_plan(tmp_path: Path, mine: Path) -> None:
     (mine / "own.yaml").write_text("schema: 1\nname: own\nextends: qwen36\nstart: {timeouts: {loading: 8m}}\n")
     parts = [PhaseDuration(Phase.LOADING, "weights", 900.0)]
-    OperationHistory(tmp_path / "state").record_start("own", "0123", "spark2", 1000.0, parts=parts)
+    OperationHistory(tmp_path).record_start("own", "0123", "spark2", 1000.0, parts=parts)
     async with open_panel(build_panel_options((), tmp_path), (120, 60)) as pilot:
         await pilot.press("p")
         await select_profile(pilot, "own")
         await wait_for_text(pilot, "info[missing-flag]")
-        await pilot.press("pagedown")
+        await pilot.press(*["pagedown"] * 8)
         await wait_for_text(pilot, "start.timeouts.loading 8 min is shorter than such a start took: 15 min")
 
 
