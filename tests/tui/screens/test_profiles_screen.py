@@ -221,8 +221,6 @@ async def test_a_limit_that_such_a_start_exceeded_is_told_as_by_plan(tmp_path: P
     async with open_panel(build_panel_options((), tmp_path), (120, 60)) as pilot:
         await pilot.press("p")
         await select_profile(pilot, "own")
-        await wait_for_text(pilot, "info[missing-flag]")
-        await pilot.press(*["pagedown"] * 8)
         await wait_for_text(pilot, "start.timeouts.loading 8 min is shorter than such a start took: 15 min")
 
 
