@@ -5,6 +5,7 @@ their averages, for the history.
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 from collections import deque
 from collections.abc import Iterable, Sequence
@@ -51,6 +52,8 @@ from sparkctl.transport.docker.log_stream import LogBatches
 from sparkctl.transport.node_session import NodeSession
 
 _LATE_FACTOR = 1.5  # a line that comes every 10 s is late after 15
+_SLOW_PROMPT_RATE = 500.0  # tokens of a prompt that even a large model on a Spark reads in a second
+_SHORT_PROMPT_SECONDS = 2.0  # the shortest time for which a prompt is shown as being read
 _MAX_STATS_LINES = 4_000  # lines in memory: an engine at work writes some a second
 TimedStatsLine = tuple[float, StatsLine]
 
@@ -93,7 +96,7 @@ class StatsLineWindow:
         seen = replace(self._build_gauge_meter(stats_lines), seconds=self.seconds, estimator=MeterSource.LOG)
         if any(line.generation_rate for line in stats_lines):
             return self._compute_decoding_meter(seen, stats_lines, now)
-        if self._recent_prompt_lines(now) or any(line.prompt_rate or line.running for line in stats_lines):
+        if self._is_reading_prompts(now) or any(line.prompt_rate or line.running for line in stats_lines):
             return replace(
                 seen,
                 activity=EngineActivity.PREFILL,
@@ -164,6 +167,17 @@ class StatsLineWindow:
             return None
         positions = lines[-1].per_position if lines else None
         return DraftAcceptance(length, rate, positions, MeterSource.LOG)
+
+    def _is_reading_prompts(self, now: float) -> bool:
+        """Tell whether a prompt may still be read. SGLang writes the line when it begins a piece of one: a short question is
+        read at once, and no line says what comes after it.
+        """
+        for when, line in self._lines:
+            tokens = math.inf if line.prompt_tokens is None else line.prompt_tokens
+            most = min(self.seconds, _SHORT_PROMPT_SECONDS + tokens / _SLOW_PROMPT_RATE)
+            if line.kind is StatsLineKind.PREFILL and now - when <= most:
+                return True
+        return False
 
     def _recent_prompt_lines(self, now: float) -> list[StatsLine]:
         return self._select_lines(now, self.seconds, StatsLineKind.PREFILL)
