@@ -208,9 +208,7 @@ class _ShowLogRun:
             async for node, lines in runs:
                 await self._emit_lines(node, lines)
 
-    async def _read_lines(
-        self, session: NodeSession, container: Container
-    ) -> AsyncGenerator[tuple[LogLine, ...], None]:
+    async def _read_lines(self, session: NodeSession, container: Container) -> AsyncGenerator[Sequence[LogLine], None]:
         secrets = await session.docker.read_secret_values(container.id)
         if self._looks_back:
             last, _ = await self._read_last_lines(session, container)
@@ -249,7 +247,7 @@ class _ShowLogRun:
 
     async def _read_last_lines(
         self, session: NodeSession, container: Container
-    ) -> tuple[tuple[LogLine, ...], ContainerLogStream]:
+    ) -> tuple[Sequence[LogLine], ContainerLogStream]:
         """Return the last N lines of others, and the stream that they were read from."""
         wanted = self.request.tail or 0
         queried = max(_FIRST_TAIL_LINES, 2 * wanted)
@@ -350,7 +348,7 @@ class _ShowLogRun:
         for saved in logs:
             self._emit_warning(NodeName(saved.node), f"{self._explain_saved_log(saved)}: {saved.path}")
 
-        async def read_batches(path: Path) -> AsyncGenerator[tuple[LogLine, ...], None]:
+        async def read_batches(path: Path) -> AsyncGenerator[Sequence[LogLine], None]:
             for batch in read_saved_log(path, self.request.tail, since, everything=self.request.everything):
                 yield batch
 
@@ -399,7 +397,7 @@ class _ShowLogRun:
 
     # both
 
-    async def _emit_lines(self, node: NodeName, lines: tuple[LogLine, ...]) -> None:
+    async def _emit_lines(self, node: NodeName, lines: Sequence[LogLine]) -> None:
         grep = self.request.grep
         if not self.request.everything:
             lines = drop_own_requests(lines)
@@ -461,7 +459,7 @@ def find_saved_logs_of_start(
 
 def read_saved_log(
     path: Path, tail: int | None = None, since: float | None = None, *, everything: bool = False
-) -> Iterator[tuple[LogLine, ...]]:
+) -> Iterator[Sequence[LogLine]]:
     """Yield a saved log's lines, sparkctl's own requests only with ``everything``; ``since`` is unix seconds. Raises
     OSError.
     """
@@ -490,7 +488,7 @@ LineBatches = AsyncIterator[Sequence[LogLine]]
 
 async def merge_by_time(
     sources: Mapping[NodeName, LineBatches], ahead: Mapping[NodeName, float]
-) -> AsyncGenerator[tuple[NodeName, tuple[LogLine, ...]], None]:
+) -> AsyncGenerator[tuple[NodeName, Sequence[LogLine]], None]:
     """Yield the lines of all sources in the order of their timestamps; consecutive lines of one source come together. At most
     one batch of each source is in memory.
 
@@ -500,7 +498,7 @@ async def merge_by_time(
     if len(sources) == 1:
         ((name, batches),) = sources.items()
         async for batch in batches:
-            yield name, tuple(batch)
+            yield name, batch
         return
     heads = [_MergeSource(name=name, batches=batches, ahead=ahead.get(name, 0.0)) for name, batches in sources.items()]
     for head in heads:
@@ -523,7 +521,7 @@ class _MergeSource:
     name: NodeName
     batches: LineBatches
     ahead: float
-    lines: tuple[LogLine, ...] = ()
+    lines: Sequence[LogLine] = ()
     times: tuple[float, ...] = ()
     at: int = 0
     last: float = float("-inf")
@@ -537,7 +535,7 @@ class _MergeSource:
                 self.times = tuple(self._line_time(line) for line in batch)
                 return
 
-    def take_until(self, limit: float) -> tuple[LogLine, ...]:
+    def take_until(self, limit: float) -> Sequence[LogLine]:
         """Return the next line, and those after it that are not later than ``limit``."""
         begin, self.at = self.at, self.at + 1
         while self.at < len(self.lines) and self.times[self.at] <= limit:

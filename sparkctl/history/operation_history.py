@@ -19,6 +19,7 @@ from sparkctl.history.expected_durations import (
     compute_model_key,
     estimate_durations,
     find_longest_phases,
+    find_longest_start,
     is_byte_count,
     is_duration,
 )
@@ -206,6 +207,11 @@ class OperationHistory(LogArchive):
         """Return the longest time that each phase of such a start took on a node, "" for any, as far as it was measured."""
         kind = compute_model_key(profile.image, profile.model.path)
         return find_longest_phases(self._load_start_results(), profile.name, profile.digest, node, kind)
+
+    def find_longest_start(self, profile: Profile, node: str = "") -> float | None:
+        """Return the longest seconds of such starts, None where none was measured."""
+        kind = compute_model_key(profile.image, profile.model.path)
+        return find_longest_start(self._load_start_results(), profile.name, profile.digest, node, kind)
 
     def get_recent_profiles(self, most: int) -> tuple[str, ...]:
         """Return the names of the profiles that were started last, the latest first."""

@@ -332,6 +332,7 @@ _SERVED_ON_LINES = 3 * _RECORD_LINES
 _AT_WORK_LINES = 8  # after the one with which an unknown program began to take requests
 _MAX_BANNER_LINES = 40  # lines between an engine's name with its version and its settings, at most
 _MAX_FORGIVEN_LINES = 8  # lines in which a program may say what failed before it says that it tries again
+_BARE_FRAMES = (f"  {FRAME_START}", FRAME_START)  # nothing stands before them
 _MAX_HEAD_CHARS = 200  # of a line as the log has it, in which its prefixes stand
 _MIN_TEXT_CHARS = 20  # by which the end of the prefixes is found
 # Rust: a cause of an error, below the header of all of them.
@@ -461,17 +462,18 @@ class LogAnalyzer:
 
     def feed_line(self, line: LogLine) -> None:
         """Read one line."""
-        self._read_last = line.number
-        if self._prefix.is_known or FRAME_START in line.text:
-            text = self._prefix.strip_line(line.text)
-            line = line if text is line.text else replace(line, text=text)
+        self._read_last, raw = line.number, line.text
+        if self._prefix.pattern is not None or (FRAME_START in raw and not raw.startswith(_BARE_FRAMES)):
+            text = self._prefix.strip_line(raw)
+            if text is not raw:
+                line, raw = replace(line, text=text), text
         was_joining = self._preparer.is_joining
-        read = _read_short_line if len(line.text) <= _MAX_KNOWN_CHARS else _read_long_line
-        if not was_joining and (contents := read(self.engine, line.text)) is not None:  # most lines
+        read = _read_short_line if len(raw) <= _MAX_KNOWN_CHARS else _read_long_line
+        if not was_joining and (contents := read(self.engine, raw)) is not None:  # most lines
             for content in contents:
                 self._process_content(line, content)
             return
-        texts = self._preparer.prepare_lines(line.text)
+        texts = self._preparer.prepare_lines(raw)
         is_joined = was_joining and not self._preparer.is_joining and len(texts) == 2
         if self._preparer.is_joining and "validation error" in line.text:
             self._joined_from = line.number
@@ -529,7 +531,7 @@ class LogAnalyzer:
             or self._causes is not None
             or self._standstills
             or self._traceback.is_in_statement
-            or self._prefix.is_known
+            or self._prefix.pattern is not None
         ):
             return None
         if self.is_unknown and self.failures and self._ordinary - self.failures[-1].ordinary < _WENT_ON_LINES_FATAL:
@@ -837,8 +839,11 @@ class LogAnalyzer:
                 self._count_ordinary_line(line, content)
             if not self.ready_line_seen:
                 self._note_readiness(line, text)
-            if content.signal is not None:
-                self._apply_signal(content.signal, line, content.plain)
+            if (signal := content.signal) is not None:
+                if signal.facts:
+                    self._apply_signal(signal, line, content.plain)
+                elif signal.step is not self.step or signal.phase is not self.phase:
+                    self._follow_progress(signal, line)
             return
         if content.is_turning_point:
             self._note_turning_point(line, text)
@@ -1259,23 +1264,28 @@ class LogAnalyzer:
     def _begin_run(self, line: LogLine, begin: str) -> None:
         """Begin a new run. If one began before, everything read so far belongs to an earlier run."""
         if begin in self._begun or self.failures or (self._moves > 1 and (not self._begun or self.was_ready)):
-            version, banner, ended = (
-                self.facts.get(EngineFactName.ENGINE_VERSION),
-                self._banner,
-                self.get_last_run_analyzer(),
-            )
-            fresh = LogAnalyzer(engine=self.engine, ready=self.ready, whole=self.whole, is_unknown=self.is_unknown)
-            fresh.runs, fresh.run_began, fresh.before = ended.runs + 1, line.number, ended.end_cause
-            fresh._preparer, fresh._joined_from, fresh._latest = self._preparer, self._joined_from, self._latest
+            version, banner = self.facts.get(EngineFactName.ENGINE_VERSION), self._banner
             if banner is not None and line.number - banner[0] > _MAX_BANNER_LINES:
                 banner = None
             if banner is not None:
-                fresh.run_began, version = banner
-            fresh._has_old_version = banner is None
-            if version is not None:
-                fresh.facts[EngineFactName.ENGINE_VERSION], fresh.version_line = version, self.version_line
-            for name in self.__slots__:
-                setattr(self, name, getattr(fresh, name))
+                version = banner[1]
+            ended = self.get_last_run_analyzer()
+            LogAnalyzer.__init__(
+                self,
+                engine=self.engine,
+                ready=self.ready,
+                whole=self.whole,
+                is_unknown=self.is_unknown,
+                runs=ended.runs + 1,
+                run_began=line.number if banner is None else banner[0],
+                before=ended.end_cause,
+                facts={} if version is None else {EngineFactName.ENGINE_VERSION: version},
+                version_line=None if version is None else self.version_line,
+                _has_old_version=banner is None,
+                _preparer=self._preparer,
+                _joined_from=self._joined_from,
+                _latest=self._latest,
+            )
         self._begun.add(begin)
 
     def _refine_failure(self, failure: Failure, text: str, *, is_serving: bool) -> Failure:
@@ -1306,6 +1316,9 @@ class LogAnalyzer:
                 failure = split
                 self._name_split_faults()  # the first rank's name alone does not tell that there are others
             self._record_failure(self._refine_failure(failure, text, is_serving=self.was_ready), line, text)
+        self._follow_progress(signal, line)
+
+    def _follow_progress(self, signal: LineSignal, line: LogLine) -> None:
         if signal.phase is Phase.READY and 0 < self._ready_at < line.number and any(map(_is_death, self.failures)):
             self.failures.clear()  # it was started again
         # The engine's own ready message does not decide: the rule's line, the health path and a token do.

@@ -267,13 +267,17 @@ class LogDiagnoser:
             analyzer.prove_standstill()
         facts = {fact: one for fact, one in analyzer.facts.items() if fact is not EngineFactName.ENGINE_VERSION}
         version = analyzer.facts.get(EngineFactName.ENGINE_VERSION)
+        verdict = _judge_log(analyzer, name, plan)
+        phase = Phase.READY if analyzer.was_ready else analyzer.phase
+        if phase is Phase.LOADING and analyzer.step is None and verdict and verdict.cause in _REFUSED_SETTINGS:
+            phase = Phase.STARTING  # it printed lines, and loaded nothing
         return LogDiagnosis(
             engine=name,
             version=None if version is None else sanitize_line(version.value),
-            phase=Phase.READY if analyzer.was_ready else analyzer.phase,
+            phase=phase,
             step=None if analyzer.was_ready or analyzer.step is None else analyzer.step.name,
             ready=analyzer.was_ready,
-            verdict=_judge_log(analyzer, name, plan),
+            verdict=verdict,
             facts=(
                 *facts.values(),
                 *self._find_acceptance(analyzer),
@@ -408,6 +412,9 @@ class LogDiagnoser:
                 self._hints[name] = self._hints.get(name, 0) + 1
         if self.lines == _MAX_UNDECIDED_LINES:
             self._analyzers = {UNKNOWN_ENGINE: self._analyzers[UNKNOWN_ENGINE]}
+
+
+_REFUSED_SETTINGS = (FailureCause.UNKNOWN_FLAG, FailureCause.BAD_VALUE)
 
 
 def _may_serve_on(analyzer: LogAnalyzer) -> bool:

@@ -229,32 +229,27 @@ class TracebackPrefix:
     Other lines stay: in a log of several writers only some have a prefix."""
 
     def __init__(self) -> None:
-        self._pattern: re.Pattern[str] | None = None  # None outside of such a traceback
+        self.pattern: re.Pattern[str] | None = None  # of what the next line may have; None outside of such a traceback
         self._is_open = False  # its exception was not read yet
         self._others = 0
-
-    @property
-    def is_known(self) -> bool:
-        """Whether the next line may have the prefix."""
-        return self._pattern is not None
 
     def strip_line(self, raw: str) -> str:
         """Return the next line without the prefix, and without what a collector wrote behind it."""
         text = sanitize_line(raw)
         if FRAME_START in text and (prefix := _find_traceback_prefix(text)) is not None:
-            self._pattern, self._is_open, self._others = prefix, True, 0
-        found = None if self._pattern is None else self._pattern.match(text)
+            self.pattern, self._is_open, self._others = prefix, True, 0
+        found = None if self.pattern is None else self.pattern.match(text)
         known = len(text) - len(prepare_text(text)[1])  # of a record's header, which is not the traceback's
         if found is None or known >= found.end() < len(text):
             self._others += 1
             if not self._is_open or self._others > _MAX_OTHER_LINES:
-                self._pattern = None
+                self.pattern = None
             return raw
         rest = text[found.end() :]
         self._is_open = rest[:1] in ("", " ", "|", "+") or TRACEBACK_HEADER in rest
         self._others = 0 if self._is_open else self._others + 1
         if self._others > _MAX_OTHER_LINES:
-            self._pattern = None
+            self.pattern = None
         return split_raw_line(rest)[1]
 
 

@@ -595,6 +595,10 @@ _MIN_WIDTH, _MAX_WIDTH = 40, 400  # columns of a terminal or a paste
 _MIN_CUTS = 3  # different lines of exactly that length, with the next one, that go on there
 _CUT_SHARE = 0.5  # of the lines of that length
 _NEAR = 4  # columns: few lines end by chance as close to the width, where lines are cut
+_LAST_WORD, _FIRST_WORD = (
+    re.compile(r"(?<!\w)[A-Z]\w*$"),
+    re.compile(r"[a-z]\w*(?=:)"),
+)  # of an exception's class that was cut
 _SAME_START = 8  # characters, digits aside, by which the next line is one more of its kind and not its rest
 _FILLING = " " * 12  # behind a text, up to the width
 _RULE_CHARS = 3  # different ones, at most, of a line between two parts
@@ -680,7 +684,7 @@ def join_wrapped_lines(blocks: Iterable[bytes], read_header: Callable[[str], str
     before it: the lines keep their numbers.
 
     Lines are joined only where the log's beginning shows the width: several different lines have it and go on in the next
-    line, and none is longer. Nothing is joined from the first longer line on. ``read_header``: see `strip_wrapping`.
+    line, or an exception's class does, and none is longer. Nothing is joined from the first longer line on. ``read_header``: see `strip_wrapping`.
     """
     rest = iter(blocks)
     head = hold_sample(rest)
@@ -699,14 +703,23 @@ def _find_width(lines: Sequence[str], read_header: Callable[[str], str | None]) 
     width = max(map(len, lines), default=0)
     full = {(line, after) for line, after in pairwise(lines) if _is_full(line, width)}
     near = {line.translate(DIGITS_TO_ZERO) for line in lines if width - _NEAR <= len(line) < width}
-    if not _MIN_WIDTH <= width <= _MAX_WIDTH or len(full) < _MIN_CUTS or len(near) >= len(full):
+    if not _MIN_WIDTH <= width <= _MAX_WIDTH:
         return None
+    is_shown = len(full) >= _MIN_CUTS and len(near) < len(full)
     for has_prefix in (False, True):
         joiner = _Joiner(width, has_prefix, read_header)
-        cuts = sum(joiner.find_rest(line, line, after) is not None for line, after in full)
-        if cuts >= max(_MIN_CUTS, len(full) * _CUT_SHARE):
+        cuts = [(line, rest) for line, after in full if (rest := joiner.find_rest(line, line, after)) is not None]
+        if is_shown and len(cuts) >= max(_MIN_CUTS, len(full) * _CUT_SHARE):
+            return joiner
+        if any(_is_cut_class(line, rest) for line, rest in cuts):
             return joiner
     return None
+
+
+def _is_cut_class(line: str, rest: str) -> bool:
+    """Tell whether an exception's class begins at the end of a line and goes on in the next."""
+    start, end = _LAST_WORD.search(line), _FIRST_WORD.match(rest)
+    return start is not None and end is not None and (start[0] + end[0]).endswith(("Error", "Exception"))
 
 
 def _is_full(line: str, width: int) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -35,7 +35,7 @@ _RING_LINES = 4_000  # newest lines of a log in memory: how far subscribers may 
 class LogBatch:
     """Consecutive lines, never empty, and where the stream stood after them. ``follows_gap``: lines are missing before."""
 
-    lines: tuple[LogLine, ...]
+    lines: Sequence[LogLine]
     position: LogPosition | None
     follows_gap: bool
 
@@ -266,7 +266,7 @@ class LogFeed:
         finally:
             await reader.detach(self)
 
-    def _take(self, batch: LogBatch) -> tuple[LogLine, ...]:
+    def _take(self, batch: LogBatch) -> Sequence[LogLine]:
         lines = batch.lines[self.cursor + 1 - batch.first :]
         if batch.follows_gap and self._on_gap is not None and len(lines) == len(batch.lines):
             self._on_gap()
@@ -327,7 +327,7 @@ class LogFeed:
     def _count_own(self) -> int:
         return 0 if self._own.position is None else self._own.position.lines
 
-    def _note_newest(self, lines: tuple[LogLine, ...]) -> None:
+    def _note_newest(self, lines: Sequence[LogLine]) -> None:
         stamp = lines[-1].when
         is_other = self._newest is not None and self._newest.when != stamp
         same = sum(line.when == stamp for line in lines)
@@ -336,7 +336,7 @@ class LogFeed:
         self._newest = lines[-1]
 
 
-def _shift_numbers(lines: tuple[LogLine, ...], by: int) -> tuple[LogLine, ...]:
+def _shift_numbers(lines: Sequence[LogLine], by: int) -> Sequence[LogLine]:
     if not by:
         return lines
     return tuple(

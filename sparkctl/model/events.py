@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 
 from sparkctl.model.bench import BenchCell, CellResult, DomainResult
@@ -173,7 +173,7 @@ class LogArrived:
     ts: float
     node: NodeName
     instance: str
-    lines: tuple[LogLine, ...]
+    lines: Sequence[LogLine]
     gap: bool = False
     rank: str | None = None
 

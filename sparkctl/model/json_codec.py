@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass, replace
 from enum import Enum
 from functools import cache
@@ -95,7 +95,7 @@ def to_json_data(value: object) -> object:
         return {field.name: to_json_data(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Enum):
         return value.value
-    if isinstance(value, tuple | list):
+    if isinstance(value, Sequence) and not isinstance(value, str):
         return [to_json_data(item) for item in value]
     if isinstance(value, float):
         return round(value, 6) if math.isfinite(value) else None  # JSON has no other numbers
@@ -129,8 +129,8 @@ def _build_decoder(hint: typing.Any, is_strict: bool) -> ValueDecoder:
         return (lambda value: None if value is None else decode(value)) if type(None) in parts else decode
     if isinstance(hint, typing.NewType):
         return _build_decoder(hint.__supertype__, is_strict)
-    if origin is tuple:
-        return _build_tuple_decoder(hint, parts, is_strict)
+    if origin in (tuple, Sequence):
+        return _build_tuple_decoder(hint, parts if origin is tuple else (*parts, ...), is_strict)
     if is_dataclass(hint) and isinstance(hint, type):
         return _build_dataclass_decoder(hint, is_strict)
     if isinstance(hint, type) and issubclass(hint, Enum):

@@ -15,7 +15,7 @@ from sparkctl.files import read_regular_file
 from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.profiles.profile_edit import apply_lint_fixes
 from sparkctl.profiles.profile_library import ProfileLibrary
-from sparkctl.profiles.profile_lint import LintDiagnostic, LintResult, lint_profile_file
+from sparkctl.profiles.profile_lint import FindTimes, LintDiagnostic, LintResult, find_no_times, lint_profile_file
 from sparkctl.profiles.yaml_reader import read_yaml
 
 _MAX_FILE_BYTES = 1 << 20
@@ -119,12 +119,12 @@ def describe_copy(path: Path) -> str:
 
 
 def fix_profile_file(
-    library: ProfileLibrary, path: Path, version: str | None = None
+    library: ProfileLibrary, path: Path, version: str | None = None, find_times: FindTimes = find_no_times
 ) -> tuple[LintResult, tuple[LintDiagnostic, ...]]:
     """Fix in a file what is safe to fix. Return what the check finds then, and what was fixed. Raises as `apply_lint_fixes` does."""
-    checked = check_profile_file(library, path, version)
+    checked = check_profile_file(library, path, version, find_times)
     if done := apply_lint_fixes(path, checked.diagnostics):
-        checked = check_profile_file(library, path, version)
+        checked = check_profile_file(library, path, version, find_times)
     return checked, done
 
 
@@ -144,9 +144,11 @@ def fix_own_profile(name: str) -> tuple[LintResult, tuple[LintDiagnostic, ...], 
     return checked, done, is_copy
 
 
-def check_profile_file(library: ProfileLibrary, path: Path, version: str | None = None) -> LintResult:
+def check_profile_file(
+    library: ProfileLibrary, path: Path, version: str | None = None, find_times: FindTimes = find_no_times
+) -> LintResult:
     """Return what the check finds in a file; nothing where it is gone."""
-    return lint_profile_file(library, path, version) if path.exists() else LintResult(path, ())
+    return lint_profile_file(library, path, version, find_times) if path.exists() else LintResult(path, ())
 
 
 def _find_field_line(path: Path, field: str | None) -> int | None:

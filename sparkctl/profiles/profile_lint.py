@@ -35,6 +35,8 @@ _MAX_CHANGES = 4  # settings that one proposal may have
 
 TimeOfPhases = Mapping[Phase, float]
 _NOT_MEASURED: TimeOfPhases = MappingProxyType({})
+# The longest seconds of each phase of such a start, as `OperationHistory.find_longest_phases` reads them.
+FindTimes = Callable[[Profile], TimeOfPhases]
 FitsOfProfile = Callable[[Profile], Sequence[MemoryFit]]
 # The profile with these fields changed. Raises `InvalidInput`.
 LoadWithChanges = Callable[[Sequence[FieldChange]], Profile]
@@ -91,11 +93,16 @@ class LintResult:
         return tuple(one for one in self.diagnostics if one.level is level)
 
 
+def find_no_times(profile: Profile) -> TimeOfPhases:
+    """Return no time: nothing was measured."""
+    return _NOT_MEASURED
+
+
 def lint_profile_file(
     library: ProfileLibrary,
     path: Path,
     version: str | None = None,
-    find_times: Callable[[Profile], TimeOfPhases] = lambda _: _NOT_MEASURED,
+    find_times: FindTimes = find_no_times,
 ) -> LintResult:
     """Return all diagnostics of a profile's file, from top to bottom.
 

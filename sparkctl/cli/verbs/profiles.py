@@ -573,7 +573,8 @@ def check_command(files: tuple[str, ...], engine_version: str | None, fix: bool,
     fixed: list[LintDiagnostic] = []
     for file in files:
         if fix:
-            found, done = fix_profile_file(library, _find_writable_file(library, file), version)
+            writable = _find_writable_file(library, file)
+            found, done = fix_profile_file(library, writable, version, history.find_longest_phases)
             fixed += done
         else:
             found = lint_profile_file(library, _find_file(library, file), version, history.find_longest_phases)

@@ -513,6 +513,9 @@ class _StartRun:
         for one in found:
             if one.refused_flag is None or self.request.forced:
                 self.head.warn(one.message, self._format_remedy(one))
+        longest = self.ctx.history.find_longest_start(self.request.profile, self.head.plan.node)
+        if (short := self.request.check_timeout(longest)) is not None:
+            self.head.warn(*short)
         return found
 
     def _refuse_wrong_flags(self, found: Sequence[StartWarning]) -> None:

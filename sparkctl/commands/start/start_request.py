@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 import os
 import shlex
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
@@ -18,6 +19,7 @@ from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.profile import Profile
 from sparkctl.model.text.secrets import redact_words
+from sparkctl.model.text.units import format_duration
 from sparkctl.model.verdict import FieldChange
 from sparkctl.profiles.profile_library import ProfileLibrary
 
@@ -48,6 +50,14 @@ class LaunchRequest(Request):
     words: tuple[str, ...] = ()
     guarded: bool = True
     once_more: bool = False
+
+    def check_timeout(self, longest: float | None) -> tuple[str, str] | None:
+        """Return a warning and its hint where ``--timeout`` is shorter than such a start took (`find_longest_start`)."""
+        if self.timeout is None or longest is None or longest <= self.timeout:
+            return None
+        took = f"is shorter than such a start took: {format_duration(longest)}"
+        more = f"give it more time: --timeout={math.ceil(2 * longest / 60)}m"  # as for a limit in the profile
+        return f"--timeout {format_duration(self.timeout)} {took}", more
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@ first token.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import aclosing, suppress
 from dataclasses import replace
 
@@ -208,7 +209,7 @@ class StartWatch:
         self._unreadable = silent
         self._moved.set()
 
-    def _read_batch(self, lines: tuple[LogLine, ...]) -> None:
+    def _read_batch(self, lines: Sequence[LogLine]) -> None:
         if self.saved is not None and self.saved.failed is None:
             self.saved.write(lines)
             if self.saved.failed is not None:
@@ -230,7 +231,7 @@ class StartWatch:
             self.emit(EngineFactsReported(self.ctx.clock.unix_time(), self.plan.node, self.container_id, facts))
         self._moved.set()
 
-    def _record_failure_times(self, lines: tuple[LogLine, ...]) -> None:
+    def _record_failure_times(self, lines: Sequence[LogLine]) -> None:
         """Record when the lines of new failures were written."""
         for seen in self.log.failures:
             if seen.number not in self._stamps:

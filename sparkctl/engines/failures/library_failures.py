@@ -25,6 +25,7 @@ from sparkctl.node import load_kernel_table
 _OTHER_TAG_REMEDY = (
     "Take another tag of this image. A file that is mounted into it, or a patch, has to be one for this very version."
 )
+_NOT_MADE_FOR_IT = "A GPU kernel was not made for this GPU (a GB10 is sm_121): {what}"
 _WITHOUT_DEEP_GEMM = "<vLLM: DeepGEMM is off with env.VLLM_USE_DEEP_GEMM: 0.> <SGLang: DeepGEMM is off with env.SGLANG_ENABLE_JIT_DEEPGEMM: 0.>"
 _OTHER_BACKEND = "Choose another backend for it (attention, MoE, FP4 or sampling), or take an image built for sm_121."
 # Bytes of shared memory that one block may use on a GB10 (compute capability 12.1): CUDA programming guide, technical
@@ -288,8 +289,6 @@ KERNEL_FAILURES = (
         r"(?P<what>No supported CUDA architectures found[^.]*|[Oo]nly supports? (?:SM|sm_?)\d+\w*[^.]{0,80}"
         r"|(?:requires?|needs?|wants?|supported only on|is only supported on) (?:an? )?(?:GPUs? (?:with |of )?)?"
         r"(?:SM ?|sm_?|compute capability )(?:>=? ?)?(?:[789]|1[0-9])[\d.]*\w*[^.]{0,80}"
-        r"|[\w ./-]{0,60}(?:not |un)supported (?:on|for|by) (?:(?:this|your|the current) GPU"
-        r"|(?:device with )?(?:SM ?|sm_?|compute capability )\d[\d.]{0,6}\w?)"
         r"|[Oo]nly (?:SM|sm_?|compute capability) ?\d[\w., ]{0,60}? (?:is|are) supported"
         r"|[Aa]rch conditional MMA instruction used without targeting appropriate compute capability"
         r"|tcgen05[\w.]{0,40} .{0,40}(?:not supported|requires)"
@@ -298,11 +297,9 @@ KERNEL_FAILURES = (
         r"|Kernel requires a runtime memory allocation, but no allocator was set"
         r"|(?:Failed to find|[Cc]ould not find|No) (?:an? |any |suitable |valid |available |compatible |\w{2,20} ){0,3}kernels? "
         r"(?:that|which|for|found|available|implements)\b[^.]{0,100}"
-        r"|[\w ./-]{1,80} (?:not implemented|not supported|unsupported|not available) (?:on|for|by) (?:Blackwell|GB10|DGX Spark)\b"
-        r"|\b\w{2,20} kernels? (?:(?:is|are|was|were) )?not found\b.{0,80}"
         r"|(?:GEMM|gemm|grouped_mm|scaled_mm)[\w ]{0,40}(?:not supported|no valid|not implemented)[\w ]{0,40}(?:SM|sm_?)\d+)",
         FailureCause.KERNEL_UNSUPPORTED,
-        "A GPU kernel was not made for this GPU (a GB10 is sm_121): {what}",
+        _NOT_MADE_FOR_IT,
         _OTHER_BACKEND,
         needle=(
             "backend supports the deployment configuration",
@@ -315,7 +312,26 @@ KERNEL_FAILURES = (
             "require",
             "supported",
             "not implemented",
-            "not available",
+        ),
+        exception=True,
+        on="image",
+    ),
+    # What was not made stands before these words: to look for that first takes a hundred times as long.
+    failure_rule(
+        r"(?P<what>[\w ./-]{0,60}(?:not |un)supported (?:on|for|by) (?:(?:this|your|the current) GPU"
+        r"|(?:device with )?(?:SM ?|sm_?|compute capability )\d[\d.]{0,6}\w?)"
+        r"|[\w ./-]{1,80} (?:not implemented|not supported|unsupported|not available) (?:on|for|by) (?:Blackwell|GB10|DGX Spark)\b"
+        r"|\b\w{2,20} kernels? (?:(?:is|are|was|were) )?not found\b.{0,80})",
+        FailureCause.KERNEL_UNSUPPORTED,
+        _NOT_MADE_FOR_IT,
+        _OTHER_BACKEND,
+        needle=(
+            *(
+                f"{what} {where} "
+                for what in ("supported", "not implemented", "not available")
+                for where in ("on", "for", "by")
+            ),
+            *(f"kernel{verb}not found" for verb in (" ", "s ", " is ", " was ", "s are ", "s were ")),
         ),
         exception=True,
         on="image",

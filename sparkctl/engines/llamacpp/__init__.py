@@ -66,6 +66,7 @@ _PHASE_SIGNALS = (
     ("load_tensors: loading model tensors", loading_signal("weights")),
     ("llama_context: constructing", loading_signal("kv-cache")),
     ("llama_kv_cache", loading_signal("kv-cache")),
+    ("llama_new_context_with_model: KV self size", loading_signal("graphs")),
     ("sched_reserve: reserving", loading_signal("graphs")),
     ("graph_reserve: reserving", loading_signal("graphs")),
     ("common_speculative_init_result: ", loading_signal("draft")),

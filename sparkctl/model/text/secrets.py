@@ -14,7 +14,7 @@ from functools import lru_cache
 
 from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.text import lazy_pattern
-from sparkctl.model.text.log_line import LogLine
+from sparkctl.model.text.log_line import LogLine, list_texts
 
 MASK = "••••••"
 _SECRET_NAME_PATTERN = lazy_pattern.compile(
@@ -806,12 +806,12 @@ def collect_known_secrets(*several: Iterable[str]) -> frozenset[str]:
 _MAX_KEY_LINES = 200  # maximum lines of a private key without an end
 
 
-def mask_log_lines(lines: Sequence[LogLine], secrets: Collection[str]) -> tuple[LogLine, ...]:
+def mask_log_lines(lines: Sequence[LogLine], secrets: Collection[str]) -> Sequence[LogLine]:
     """Return the lines with secrets masked. Nearly all have no secret, and are the same objects.
 
     A cheap check of the whole batch tells which lines `redact` could change: most differ in their numbers alone.
     """
-    texts = [line.text for line in lines]
+    texts = list_texts(lines)
     block = "\n".join(texts)
     forms = block.translate(_ONE_DIGIT).split("\n") if block.isascii() else []
     if len(forms) != len(texts):
@@ -819,7 +819,7 @@ def mask_log_lines(lines: Sequence[LogLine], secrets: Collection[str]) -> tuple[
     suspects = {form for form in set(forms) if _has_secret(form)}
     known = [secret for secret in secrets if secret in block]
     if not suspects and not known and "@" not in block:
-        return tuple(lines)
+        return lines
     return tuple(
         [
             _redact_log_line(line, secrets)
@@ -843,9 +843,9 @@ class LineMasker:
         self._secrets = (*self._secrets, *new)
         return bool(new)
 
-    def mask_batch(self, lines: Sequence[LogLine]) -> tuple[LogLine, ...]:
+    def mask_batch(self, lines: Sequence[LogLine]) -> Sequence[LogLine]:
         """Return the next lines with secrets masked."""
-        if not self._key_lines and "PRIVATE KEY-----" not in "\n".join([line.text for line in lines]):
+        if not self._key_lines and "PRIVATE KEY-----" not in "\n".join(list_texts(lines)):
             return mask_log_lines(lines, self._secrets)
         found: list[LogLine] = []
         for line in lines:

@@ -5,9 +5,10 @@ their averages, for the history.
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 from collections import deque
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import field, replace
 from datetime import datetime
@@ -37,7 +38,6 @@ from sparkctl.model.instance import InstanceView
 from sparkctl.model.launch_plan import ContainerLabel
 from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.phase import Phase
-from sparkctl.model.text.log_line import LogLine
 from sparkctl.monitor.engine_probe import QueryMarkerSupport, request_engine
 from sparkctl.monitor.meters.metrics_window import (
     WINDOW_SECONDS,
@@ -48,9 +48,12 @@ from sparkctl.monitor.meters.metrics_window import (
 )
 from sparkctl.profiles.container_labels import find_container_api_key, parse_port_label
 from sparkctl.transport import http_client
+from sparkctl.transport.docker.log_stream import LogBatches
 from sparkctl.transport.node_session import NodeSession
 
 _LATE_FACTOR = 1.5  # a line that comes every 10 s is late after 15
+_SLOW_PROMPT_RATE = 500.0  # tokens of a prompt that even a large model on a Spark reads in a second
+_SHORT_PROMPT_SECONDS = 2.0  # the shortest time for which a prompt is shown as being read
 _MAX_STATS_LINES = 4_000  # lines in memory: an engine at work writes some a second
 TimedStatsLine = tuple[float, StatsLine]
 
@@ -93,7 +96,7 @@ class StatsLineWindow:
         seen = replace(self._build_gauge_meter(stats_lines), seconds=self.seconds, estimator=MeterSource.LOG)
         if any(line.generation_rate for line in stats_lines):
             return self._compute_decoding_meter(seen, stats_lines, now)
-        if self._recent_prompt_lines(now) or any(line.prompt_rate or line.running for line in stats_lines):
+        if self._is_reading_prompts(now) or any(line.prompt_rate or line.running for line in stats_lines):
             return replace(
                 seen,
                 activity=EngineActivity.PREFILL,
@@ -164,6 +167,17 @@ class StatsLineWindow:
             return None
         positions = lines[-1].per_position if lines else None
         return DraftAcceptance(length, rate, positions, MeterSource.LOG)
+
+    def _is_reading_prompts(self, now: float) -> bool:
+        """Tell whether a prompt may still be read. SGLang writes the line when it begins a piece of one: a short question is
+        read at once, and no line says what comes after it.
+        """
+        for when, line in self._lines:
+            tokens = math.inf if line.prompt_tokens is None else line.prompt_tokens
+            most = min(self.seconds, _SHORT_PROMPT_SECONDS + tokens / _SLOW_PROMPT_RATE)
+            if line.kind is StatsLineKind.PREFILL and now - when <= most:
+                return True
+        return False
 
     def _recent_prompt_lines(self, now: float) -> list[StatsLine]:
         return self._select_lines(now, self.seconds, StatsLineKind.PREFILL)
@@ -434,7 +448,7 @@ class LogMeter:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    async def _consume_lines(self, lines: AsyncGenerator[tuple[LogLine, ...], None]) -> None:
+    async def _consume_lines(self, lines: LogBatches) -> None:
         async with aclosing(lines) as batches:
             async for batch in batches:
                 for line in batch:

@@ -1,4 +1,4 @@
-"""Import a ``docker run ...``: pasted, with any text around it, or of a systemd unit. Or a container that runs."""
+"""Import a ``docker run ...``: pasted, with any text around it, of a systemd unit or a Podman quadlet. Or a container that runs."""
 
 from __future__ import annotations
 
@@ -265,7 +265,7 @@ def _shorten_home_in_mount(part: str) -> str:
 
 # --- a systemd unit whose ExecStart is a `docker run` ---
 
-_UNIT_SECTION = re.compile(r"^\[(Unit|Service|Install|Container)\]\s*$", re.MULTILINE)
+_UNIT_SECTION = re.compile(r"^\[(Unit|Service|Install|Container|Quadlet)\]\s*$", re.MULTILINE)
 _IGNORED_KEYS = frozenset({
     "Description", "ExecStart", "ExecStop", "Type", "Restart", "TimeoutStartSec", "TimeoutStopSec", "After", "Requires",
     "Wants", "WantedBy", "RestartSec", "RemainAfterExit",
@@ -381,6 +381,54 @@ def _parse_environment(pairs: list[tuple[str, str]]) -> dict[str, str]:
                 if equals:
                     found[name] = text.replace("$$", "$").replace("%%", "%")
     return found
+
+
+# --- a Podman quadlet: a unit whose [Container] section says what `podman run` is told ---
+
+_QUADLET = re.compile(r"^\[Container\][ \t]*$(?:\n(?!\[).*)*?\n[ \t]*Image[ \t]*=", re.MULTILINE)
+_QUADLET_FLAGS = {
+    "AddCapability": "cap-add", "AddDevice": "device", "AddHost": "add-host", "ContainerName": "name", "DropCapability": "cap-drop",
+    "Entrypoint": "entrypoint", "Environment": "env", "EnvironmentFile": "env-file", "GroupAdd": "group-add", "HostName": "hostname",
+    "Label": "label", "Memory": "memory", "Mount": "mount", "Network": "network", "PidsLimit": "pids-limit", "PublishPort": "publish",
+    "ReadOnly": "read-only", "RunInit": "init", "ShmSize": "shm-size", "StopSignal": "stop-signal", "StopTimeout": "stop-timeout",
+    "Sysctl": "sysctl", "Tmpfs": "tmpfs", "Ulimit": "ulimit", "User": "user", "Volume": "volume", "WorkingDir": "workdir",
+}  # fmt: skip
+_QUADLET_WORD_LISTS = ("AddCapability", "DropCapability", "Environment", "Label", "Sysctl")
+
+
+def is_quadlet(text: str) -> bool:
+    """Tell whether a text is a Podman quadlet of a container."""
+    return _QUADLET.search(text.replace("\r\n", "\n")) is not None
+
+
+def import_quadlet(text: str, ledger: ImportReport, defined: Mapping[str, str]) -> ProfileDraft:
+    """Return the draft of a Podman quadlet. Raises `InvalidInput` if another unit makes its image."""
+    before, *parts = _UNIT_SECTION.split(text.replace("\r\n", "\n"))
+    sections = list(zip(parts[::2], parts[1::2], strict=True))
+    around = before + "".join(body for name, body in sections if name != "Container")
+    known = {**_parse_environment(_list_unit_pairs(around)), **defined}
+    flags: list[str] = []
+    image, command = "", list[str]()
+    for raw, given in _list_unit_pairs("".join(body for name, body in sections if name == "Container")):
+        key, value = raw.strip(), given.strip()
+        words = [_convert_unit_variables(word, known) for word in split_unit_words(value)]
+        if key == "Image":
+            image = _convert_unit_variables(value, known)
+        elif key == "Exec":
+            command = words
+        elif key == "PodmanArgs":
+            flags += words
+        elif key in _QUADLET_FLAGS:
+            several = words if key in _QUADLET_WORD_LISTS else [_convert_unit_variables(value, known)]
+            flags += [f"--{_QUADLET_FLAGS[key]}={one}" for one in several]
+        else:
+            ledger.add_unsupported(key, "a profile has no such setting")
+    if not image or image.endswith((".image", ".build")):
+        raise InvalidInput("the quadlet names no image: another unit makes it", "write the image's name in Image=")
+    draft = ProfileDraft(kind=SourceFormat.SYSTEMD, ledger=ledger, beside=find_metadata(text))
+    read_docker_run_words(draft, [ShellWord(word) for word in (*flags, image, *command)])
+    record_unit_keys(around, draft, defined)
+    return draft
 
 
 # --- a container ---

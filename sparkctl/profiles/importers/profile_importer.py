@@ -107,6 +107,8 @@ def import_text(text: str, origin: str, wishes: ImportOptions) -> ImportResult:
 
 def _import_unknown_text(text: str, origin: str, ledger: ImportReport, wishes: ImportOptions) -> ProfileDraft:
     """Return the draft of a text whose name does not say what it is."""
+    if docker_run.is_quadlet(text):
+        return docker_run.import_quadlet(text, ledger, wishes.defined)
     if docker_run.is_unit_file(text):
         script = docker_run.find_unit_script(text)
         if script is not None and command_line.has_command_line(script):

@@ -17,21 +17,21 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import field
 from datetime import date
-from itertools import count, repeat
-from typing import NamedTuple, Protocol
+from itertools import repeat
+from operator import lt
+from typing import NamedTuple, Protocol, overload
 
 from sparkctl.model.lazy_dataclass import dataclass
-from sparkctl.model.text.log_line import LogLine
+from sparkctl.model.text.log_line import LogLine, LogLineBlock
 
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 _STAMP_BYTES = 31  # "2026-11-20T23:13:59.123456789Z " as the daemon writes it, always UTC, always nine digits
 _FRAGMENT_BYTES = 16384  # bytes of text after which Docker cuts
 _FRAME_HEADER = struct.Struct(">BxxxI")  # which stream, and the bytes that follow
 _FRAME_HEADER_BYTES = _FRAME_HEADER.size
-# A chunk with the frame of a whole line: both lengths, which stream, the line without its newline; at last what follows such chunks.
-_LINE_CHUNKS = re.compile(
-    rb"([0-9a-f]{1,8})\r\n([\x01\x02])\0\0\0(.{4})([0-9T:.Z-]{30}) ([^\n]*+)\n\r\n|(.+)", re.DOTALL
-)
+_MAX_HEADS = 4096  # of chunks with one line that are remembered
+# A chunk with the frame of a whole line: what stands before its stamp, the stamp, the line without its newline.
+_LINE_CHUNK = re.compile(rb"([0-9a-f]{1,8}\r\n[\x01\x02]\0\0\0.{4})(.{30}) ([^\n]*+)\n\r\n", re.DOTALL)
 _SYSTEM_STREAM = 3  # frames of the daemon itself: an error inside the stream
 MAX_FRAME_BYTES = 64 << 20  # real chunks and frames are shorter
 
@@ -57,6 +57,40 @@ class LogFragment(NamedTuple):
     whole: bool
 
 
+class WholeLines(Sequence[LogFragment]):
+    """Fragments that are whole lines, in columns: one is made when it is asked for."""
+
+    __slots__ = ("stamps", "streams", "texts")
+
+    def __init__(self, streams: Sequence[int], stamps: Sequence[bytes], texts: Sequence[bytes]) -> None:
+        self.streams, self.stamps, self.texts = streams, stamps, texts
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    @overload
+    def __getitem__(self, at: int) -> LogFragment: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[LogFragment]: ...
+    def __getitem__(self, at: int | slice) -> LogFragment | list[LogFragment]:
+        if isinstance(at, slice):
+            return [*map(LogFragment, self.streams[at], self.stamps[at], self.texts[at], repeat(True))]
+        return LogFragment(self.streams[at], self.stamps[at], self.texts[at], True)
+
+
+class _ChunkHeads(dict[bytes, tuple[int, int]]):
+    """What stands before the stamps of chunks with one line: which stream, and the bytes of the line's text by both lengths."""
+
+    def __missing__(self, head: bytes) -> tuple[int, int]:
+        size, frame = head[: -_FRAME_HEADER_BYTES - 2], head[-_FRAME_HEADER_BYTES:]
+        stream, length = _FRAME_HEADER.unpack(frame)
+        if len(self) >= _MAX_HEADS:
+            self.clear()
+        agree = int(size, 16) == length + _FRAME_HEADER_BYTES
+        self[head] = stream, length - _STAMP_BYTES - 1 if agree else -1
+        return self[head]
+
+
 class FragmentParser(Protocol):
     """Parses bytes into complete fragments, whatever the size of the reads."""
 
@@ -64,7 +98,7 @@ class FragmentParser(Protocol):
         """Return the fragments that ``data`` completes."""
         ...
 
-    def feed_chunks(self, data: bytes, chunks: ChunkedBody) -> list[LogFragment]:
+    def feed_chunks(self, data: bytes, chunks: ChunkedBody) -> Sequence[LogFragment]:
         """Return the fragments that ``data``, which ``chunks`` decodes, completes."""
         ...
 
@@ -113,24 +147,30 @@ class MultiplexedParser:
 
     def __init__(self) -> None:
         self._rest = b""
+        self._heads = _ChunkHeads()
 
-    def feed_chunks(self, data: bytes, chunks: ChunkedBody) -> list[LogFragment]:
+    def feed_chunks(self, data: bytes, chunks: ChunkedBody) -> Sequence[LogFragment]:
         """Return the fragments that the chunks in ``data`` complete: nearly all of one frame with one line, which are read together."""
         if self._rest:
             return self.feed(chunks.feed(data))
         data = chunks.take_rest() + data
-        rows = _LINE_CHUNKS.findall(data)
-        rest = rows.pop()[-1] if rows and rows[-1][-1] else b""
-        pieces: list[LogFragment] = []
-        if rows:
-            sizes, kinds, lengths, stamps, texts, _ = zip(*rows, strict=True)
-            frames = [len(text) + _STAMP_BYTES + 1 for text in texts]
-            stated = struct.unpack(f">{len(rows)}I", b"".join(lengths))
-            if [*stated] != frames or [int(size, 16) - _FRAME_HEADER_BYTES for size in sizes] != frames:
-                return self.feed(chunks.feed(data))  # a line holds what looks like the end of a chunk
-            fields = zip(b"".join(kinds), stamps, texts, repeat(True), strict=False)
-            pieces = [*map(tuple.__new__, repeat(LogFragment), fields)]
-        return self._parse(chunks.feed(rest), pieces)
+        end = data.rfind(b"\n\r\n") + 3
+        rows = _LINE_CHUNK.findall(data, 0, end)
+        if not rows:
+            return self.feed(chunks.feed(data))
+        heads, stamps, texts = zip(*rows, strict=True)
+        streams, stated = zip(*map(self._heads.__getitem__, heads), strict=True)
+        lengths = (*map(len, texts),)
+        # otherwise these are no such chunks one after the other, or a line holds what looks like the end of one
+        if (
+            stated != lengths
+            or sum(map(len, heads)) + sum(lengths) + (_STAMP_BYTES + 3) * len(rows) != end
+            or b" " in b"".join(stamps)
+        ):
+            return self.feed(chunks.feed(data))
+        lines = WholeLines(streams, stamps, texts)
+        rest = chunks.feed(data[end:])
+        return self._parse(rest, lines[:]) if rest else lines
 
     def feed(self, data: bytes) -> list[LogFragment]:
         """Return the fragments that ``data`` completes. Raises DaemonError after earlier fragments were returned."""
@@ -188,7 +228,7 @@ class RawStreamParser:
         self._rest = buffer[at:]
         return pieces
 
-    def feed_chunks(self, data: bytes, chunks: ChunkedBody) -> list[LogFragment]:
+    def feed_chunks(self, data: bytes, chunks: ChunkedBody) -> Sequence[LogFragment]:
         """Return the same of what ``chunks`` decodes."""
         return self.feed(chunks.feed(data))
 
@@ -213,7 +253,7 @@ def _parse_chunk_size(digits: bytes) -> int:
 MAX_LINE_BYTES = 256 << 10  # bytes; of a longer line, head and tail of half that size each are used
 _HALF_LINE_BYTES = MAX_LINE_BYTES // 2
 _SETTLED_NS = 1_000_000_000  # ns; timestamps differ by far less
-_RECENT_FRAGMENTS = 256  # last fragments in which a repeated line is searched; Docker repeats one or two
+_RECENT_FRAGMENTS = 64  # last fragments in which a repeated line is searched; Docker repeats one or two
 _STREAM_NAMES = {1: "stdout", 2: "stderr"}
 _WORD_END_PATTERN = re.compile(r"[\s\"',;&]")
 _MAX_WORD_CHARS = 4096  # characters at each end of a cut
@@ -311,7 +351,7 @@ class LogLineAssembler:
     _skip: int = 0
     _fresh: bool = False
     _by_stamp: bool = False
-    _recent: deque[LogFragment] = field(default_factory=lambda: deque(maxlen=_RECENT_FRAGMENTS))
+    _recent: Sequence[LogFragment] = ()
     _highest: bytes = b""
 
     def __post_init__(self) -> None:
@@ -326,10 +366,10 @@ class LogLineAssembler:
         self._last, self._seen_last = position.last, position.seen_last
         self._candidate = None
         self._fresh, self._by_stamp, self.gap = True, False, False
-        self._recent.clear()
+        self._recent = ()
         self._highest = b""
 
-    def add_fragments(self, pieces: Sequence[LogFragment]) -> tuple[LogLine, ...]:
+    def add_fragments(self, pieces: Sequence[LogFragment]) -> Sequence[LogLine]:
         """Return the lines that ``pieces`` complete, without those already returned."""
         pieces = self._drop_repeated_lines(pieces)
         if self._skip:
@@ -337,10 +377,10 @@ class LogLineAssembler:
         if not pieces:
             return ()
         lines = self._join_fragments(pieces)
-        self._advance_position([piece.stamp for piece in pieces])
+        self._advance_position(pieces.stamps if isinstance(pieces, WholeLines) else [piece.stamp for piece in pieces])
         return lines
 
-    def finish(self) -> tuple[LogLine, ...]:
+    def finish(self) -> Sequence[LogLine]:
         """Return the lines without a newline at the end of the stream."""
         lines = []
         for pending in sorted(self._pending.values(), key=lambda pending: pending.stamp):
@@ -350,16 +390,17 @@ class LogLineAssembler:
         self._save_position()
         return tuple(lines)
 
-    def _join_fragments(self, pieces: Sequence[LogFragment]) -> tuple[LogLine, ...]:
+    def _join_fragments(self, pieces: Sequence[LogFragment]) -> Sequence[LogLine]:
         pending, number = self._pending, self._number
-        streams, stamps, texts, are_whole = zip(*pieces, strict=True)
-        if not pending and all(are_whole) and max(map(len, texts)) <= MAX_LINE_BYTES:
-            # Decoded together, as nearly all are.
-            whens = b"\n".join(stamps).decode("ascii", "replace").split("\n")
-            plain = b"\n".join(texts).decode("utf-8", "replace").split("\n")
-            if len(whens) == len(plain) == len(pieces):
+        if not isinstance(pieces, WholeLines) and all(piece.whole for piece in pieces):
+            streams, stamps, texts, _ = zip(*pieces, strict=True)
+            pieces = WholeLines(streams, stamps, texts)
+        if isinstance(pieces, WholeLines) and not pending and max(map(len, pieces.texts)) <= MAX_LINE_BYTES:
+            plain = b"\n".join(pieces.texts).decode("utf-8", "replace").split("\n")
+            if len(plain) == len(pieces):
                 self._number += len(pieces)
-                return tuple(map(LogLine, whens, plain, count(number + 1), map(_STREAM_NAMES.__getitem__, streams)))
+                names = [*map(_STREAM_NAMES.__getitem__, pieces.streams)]
+                return LogLineBlock(number + 1, pieces.stamps, plain, names)
         lines: list[LogLine] = []
         for stream, stamp, text, whole in pieces:
             if whole and stream not in pending and len(text) <= MAX_LINE_BYTES:
@@ -424,23 +465,21 @@ class LogLineAssembler:
 
     def _drop_repeated_lines(self, pieces: Sequence[LogFragment]) -> Sequence[LogFragment]:
         """Drop whole lines that came a moment ago with the same timestamp. Parts of a long line may be equal."""
-        highest, is_in_order = self._highest, True
-        for piece in pieces:
-            if piece.stamp <= highest:
-                is_in_order = False
-                break
-            highest = piece.stamp
-        if is_in_order:
-            self._recent.extend(pieces)
-            self._highest = highest
+        stamps = pieces.stamps if isinstance(pieces, WholeLines) else [piece.stamp for piece in pieces]
+        if stamps and self._highest < stamps[0] and all(map(lt, stamps, stamps[1:])):
+            older = _RECENT_FRAGMENTS - len(pieces)
+            self._recent = [*self._recent[-older:], *pieces] if older > 0 else pieces
+            self._highest = stamps[-1]
             return pieces
-        new = []
+        new: list[LogFragment] = []
+        recent = deque(self._recent, _RECENT_FRAGMENTS)
         for piece in pieces:
-            if piece.stamp <= self._highest and piece.whole and piece in self._recent:
+            if piece.stamp <= self._highest and piece.whole and piece in recent:
                 continue
             self._highest = max(self._highest, piece.stamp)
-            self._recent.append(piece)
+            recent.append(piece)
             new.append(piece)
+        self._recent = [*recent]
         return new
 
     def _skip_seen(self, pieces: Sequence[LogFragment]) -> Sequence[LogFragment]:

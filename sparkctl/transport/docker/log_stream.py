@@ -6,7 +6,7 @@ The SDK needs three times the processor time, and does not tell why a stream end
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from urllib.parse import quote, urlencode
 
@@ -36,7 +36,7 @@ _QUIET_LIMIT_SECONDS = 30.0  # seconds; a daemon with the log on disk is never s
 _HTTP_OK = 200
 
 LogBatches = AsyncGenerator[
-    tuple[LogLine, ...], None
+    Sequence[LogLine], None
 ]  # for `aclosing`: otherwise the channel stays open until garbage collection
 
 
@@ -188,7 +188,7 @@ class _LogResponseBody:
         else:
             self._early = await http_client.read_body(connection, self)
 
-    async def read_fragments(self, parser: FragmentParser) -> list[LogFragment]:
+    async def read_fragments(self, parser: FragmentParser) -> Sequence[LogFragment]:
         """Return the fragments in a part of the body; none does not mean the end."""
         early, self._early = self._early, b""
         if early or self._chunks is None:

@@ -14,7 +14,7 @@ from textual.binding import BindingType
 from sparkctl.commands.actions import PROFILES, ActionContext, ActionId
 from sparkctl.commands.start.launch_plans import preview_launch
 from sparkctl.errors import InvalidInput
-from sparkctl.history.operation_history import LastStart
+from sparkctl.history.operation_history import LastStart, OperationHistory
 from sparkctl.logs import search
 from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.node import NodeName
@@ -163,11 +163,12 @@ class _ProfileLint:
     sources: Mapping[FilePosition, str] = field(default_factory=dict)
 
 
-def _lint_profile(path: Path) -> _ProfileLint:
+def _lint_profile(path: Path, history: OperationHistory | None) -> _ProfileLint:
     from sparkctl.profiles import profile_lint  # imported in the thread: it reads the flag catalogues
 
     try:
-        check = profile_lint.lint_profile_file(ProfileLibrary(), path)
+        find_times = profile_lint.find_no_times if history is None else history.find_longest_phases
+        check = profile_lint.lint_profile_file(ProfileLibrary(), path, find_times=find_times)
     except InvalidInput:
         return _ProfileLint()  # the file has just gone: the next reload shows it
     return _ProfileLint(check, read_source_lines(one.place for one in check.diagnostics))
@@ -280,8 +281,10 @@ class ProfilesScreen(ListScreen[str]):
 
     async def _lint_pending_files(self, verdicts: dict[Path, _ProfileLint], unchecked: list[Path]) -> None:
         now, painted = asyncio.get_running_loop().time, 0.0
+        controller = self.panel.controller
+        history = None if controller is None else controller.context.history
         while unchecked:
-            verdicts[unchecked[0]] = await asyncio.to_thread(_lint_profile, unchecked[0])
+            verdicts[unchecked[0]] = await asyncio.to_thread(_lint_profile, unchecked[0], history)
             del unchecked[0]
             if not unchecked or now() - painted > _CHECK_PAINT_SECONDS:  # painting takes as long as checking
                 self.repaint()

@@ -380,7 +380,11 @@ async def test_a_limit_shorter_than_such_a_start_took_is_told_before_the_next(
     for seconds in (900.0, 100.0):
         parts = [PhaseDuration(Phase.STARTING, None, 20.0), PhaseDuration(Phase.LOADING, "weights", seconds)]
         ctx.history.record_start("of-old", "0123", "spark2", 1000.0, kind=kind, parts=parts)
-    for said in await list_limits():
+    start, switch = replace(start, timeout=600.0), replace(switch, timeout=600.0)
+    limits = await list_limits()
+    for said in (limits[0], limits[2]):
+        assert said.pop() == "--timeout 10 min is shorter than such a start took: 16 min 40 s"
+    for said in limits:
         own, engine = sorted(said, key=len)
         assert own == "start.timeouts.loading 8 min is shorter than such a start took: 15 min"
         assert engine.startswith("VLLM_ENGINE_READY_TIMEOUT_S `600` is shorter than this start takes")

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from sparkctl import files
 from sparkctl.cli.main import sparkctl_command
 from sparkctl.history.operation_history import OperationHistory
+from sparkctl.model.phase import Phase, PhaseDuration
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.simulator import SimulatedSparks
 from tests.support.sim_clients import FAST
@@ -211,6 +212,16 @@ async def test_an_editor_goes_to_the_first_fault_and_what_became_of_the_file_is_
         await pilot.press("e")
         await wait_for_text(pilot, lambda _: any("own.yaml is gone" in one.message for one in pilot.app._notifications))
         await wait_for_text(pilot, lambda text: " own " not in text)
+
+
+async def test_a_limit_that_such_a_start_exceeded_is_told_as_by_plan(tmp_path: Path, mine: Path) -> None:
+    (mine / "own.yaml").write_text("schema: 1\nname: own\nextends: qwen36\nstart: {timeouts: {loading: 8m}}\n")
+    parts = [PhaseDuration(Phase.LOADING, "weights", 900.0)]
+    OperationHistory(tmp_path).record_start("own", "0123", "spark2", 1000.0, parts=parts)
+    async with open_panel(build_panel_options((), tmp_path), (120, 60)) as pilot:
+        await pilot.press("p")
+        await select_profile(pilot, "own")
+        await wait_for_text(pilot, "start.timeouts.loading 8 min is shorter than such a start took: 15 min")
 
 
 async def test_without_a_spark_the_command_is_what_the_profile_says(tmp_path: Path, mine: Path) -> None:

@@ -956,3 +956,28 @@ def test_memory_that_was_refused_although_it_was_free_is_not_too_large_a_share(
     assert found.confidence is (Confidence.LIKELY if is_refused else Confidence.CERTAIN)
     assert (f"refused {asked} although" in found.summary) == is_refused
     assert (found.field is None) == is_refused
+
+
+def test_an_engine_that_refused_its_flags_loaded_nothing() -> None:
+    # github.com/containers/ramalama/issues/758
+    found = diagnose_lines(
+        "WARNING 04-10 22:41:05 [argparse_utils.py:191] With `vllm serve`, you should provide the model as a positional argument",
+        "usage: vllm [-h] [-v]",
+        "            {chat,complete,serve,launch,bench,collect-env,run-batch} ...",
+        "vllm: error: unrecognized arguments: --temperature 0.8",
+    )
+    assert found.verdict is not None
+    assert (found.verdict.cause, found.phase) == (FailureCause.UNKNOWN_FLAG, Phase.STARTING)
+
+
+def test_the_buffers_of_an_older_llama_cpp_are_reserved_after_its_kv_cache() -> None:
+    # github.com/ikawrakow/ik_llama.cpp/issues/749
+    found = diagnose_lines(
+        "llama_kv_cache_init:      CUDA0 KV buffer size =   379.23 MiB",
+        "llama_new_context_with_model: KV self size  = 1005.79 MiB, c^KV (f16): 1005.79 MiB, kv^T (f16):    0.00 MiB",
+        "llama_new_context_with_model:  CUDA_Host  output buffer size =     0.99 MiB",
+        "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 279356.51 MiB on device 0: cudaMalloc failed: out of memory",
+        "ggml_gallocr_reserve_n: failed to allocate CUDA0 buffer of size 292926534144",
+    )
+    assert found.verdict is not None
+    assert (found.step, found.verdict.cause) == ("graphs", FailureCause.CUDA_OUT_OF_MEMORY)

@@ -291,7 +291,7 @@ def test_what_stands_before_a_traceback_is_removed_from_nothing_else() -> None:
     ]
     prefix = TracebackPrefix()
     assert [*map(prefix.strip_line, log)] == [*log[:2], frame, "else", "    g()", "KeyError: 1", "", "[a] y"]
-    assert not prefix.is_known
+    assert prefix.pattern is None
     for other in ("[WARNING] ", "2026-06-01 [info] ", "    ", "> ", "(EngineCore pid=7) "):
         same = [line.replace("[a] ", other) for line in log]
         assert [*map(TracebackPrefix().strip_line, same)] == same

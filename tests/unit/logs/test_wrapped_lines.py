@@ -128,3 +128,19 @@ def test_only_posted_logs_that_were_cut_are_joined() -> None:
     logs = {one.name: one.log.decode() for one in load_posted_logs()}
     assert {name for name, log in logs.items() if join(log) != log} == ALREADY_CUT
     assert all(join(log) == log for _, log in list_logs())
+
+
+@pytest.mark.parametrize("prefix", ["", "vllm-1  | "])
+@pytest.mark.parametrize("cut", ["Runtim", "RuntimeE", "RuntimeErro"])
+def test_an_exception_whose_class_is_cut_is_whole_again_in_a_short_log(cut: str, prefix: str) -> None:
+    error = "RuntimeError: Cannot find any model weights with `meta-llama/CodeLlama-7b-Instruct-hf`"
+    first = "(EngineCore pid=7) ERROR 06-01 10:00:00 [core.py:7] model loading failed; root cause: "
+    log = f"{prefix}starts\n{prefix}{first}{cut}\n{prefix}{error[len(cut) :]}\n"
+    verdict = diagnose(log).verdict
+    assert verdict is not None
+    assert error in verdict.evidence[0].text
+
+
+def test_a_word_at_the_end_of_the_longest_line_is_no_class() -> None:
+    lines = "the start failed, and this is the longest line that there is; it ends with Runtime\nerror: no such file\n"
+    assert b"".join(join_wrapped_lines([lines.encode()], read_line_header)) == lines.encode()

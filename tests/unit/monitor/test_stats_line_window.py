@@ -88,6 +88,15 @@ def test_a_prompt_is_being_read() -> None:
     assert (seen.activity, seen.prompt_rate, seen.generation_rate) == (EngineActivity.PREFILL, 30, 0)
 
 
+def test_a_short_question_is_read_at_once_and_what_follows_is_not_known() -> None:
+    """Answers of less than 40 tokens end before SGLang's first line about them."""
+    short = StatsLine(kind=StatsLineKind.PREFILL, running=0, prompt_tokens=24, cached_tokens=0)
+    assert read_meter_after((0, short), at=1).activity is EngineActivity.PREFILL
+    assert read_meter_after((0, short), at=3) == EngineMeter()
+    piece = StatsLine(kind=StatsLineKind.PREFILL, running=0, prompt_tokens=8192, cached_tokens=0)
+    assert read_meter_after((0, piece), at=9).activity is EngineActivity.PREFILL
+
+
 def test_health_checks_are_no_work() -> None:
     health = StatsLine(kind=StatsLineKind.HEALTH, running=0, prompt_tokens=1, cached_tokens=0)
     lines = [(float(at), health) for at in range(0, 60, 6)]

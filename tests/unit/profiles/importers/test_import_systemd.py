@@ -1,4 +1,4 @@
-"""systemd units around a `docker run`."""
+"""systemd units around a `docker run`, and Podman quadlets."""
 
 from __future__ import annotations
 
@@ -55,3 +55,53 @@ def test_a_unit_that_starts_an_engine_itself_is_imported() -> None:
 def test_a_unit_that_starts_no_engine_is_said() -> None:
     with pytest.raises(InvalidInput, match="starts no `docker run`"):
         import_and_check("[Service]\nExecStart=/usr/bin/nginx -g x\n", "x.service")
+
+
+QUADLET = r"""
+[Unit]
+Description=Qwen on the Spark
+After=network-online.target
+[Container]
+Image=docker.io/vllm/vllm-openai:v0.27.0
+ContainerName=qwen
+AddDevice=nvidia.com/gpu=all
+# its weights
+Volume=%h/models:/models:ro,Z
+PublishPort=8000:8000
+Environment=HF_HUB_OFFLINE=1 "NOTE=a b"
+Environment=HF_TOKEN=${HF_TOKEN}
+ShmSize=16g
+Ulimit=memlock=-1
+PodmanArgs=--ipc=host --cap-add IPC_LOCK
+SecurityLabelDisable=true
+Exec=--model /models/q --max-model-len ${CTX} \
+  --served-model-name "my qwen"
+[Service]
+Environment=CTX=8192
+Restart=always
+[Install]
+WantedBy=default.target
+"""
+
+
+def test_a_quadlet_lands_field_by_field() -> None:
+    written = import_and_check(QUADLET, "qwen.container")
+    profile = written.profile
+    assert (profile.name, profile.title, profile.engine) == ("qwen", "Qwen on the Spark", "vllm")
+    assert (profile.image, profile.port) == ("docker.io/vllm/vllm-openai:v0.27.0", 8000)
+    assert profile.mounts == ("~/models:/models:ro",)
+    assert profile.env == (("HF_HUB_OFFLINE", "1"), ("NOTE", "a b"), ("HF_TOKEN", "${HF_TOKEN}"))
+    box = profile.container
+    assert (box.shm_size, box.ipc, box.ulimits) == ("16g", "host", (("memlock", "-1"),))
+    assert box.devices == ("nvidia.com/gpu=all",)
+    assert ("cap-add", "IPC_LOCK") in box.options
+    argv = get_container_argv(profile)
+    assert argv[argv.index("--max-model-len") + 1] == "${CTX:-8192}"
+    assert "my qwen" in argv
+    assert {"Restart", "SecurityLabelDisable"} <= set(list_keys_of(written, KeyOutcome.UNSUPPORTED))
+
+
+@pytest.mark.parametrize("image", ["qwen.build", "qwen.image"])
+def test_a_quadlet_whose_image_another_unit_makes_is_refused(image: str) -> None:
+    with pytest.raises(InvalidInput, match="another unit makes it"):
+        import_and_check(f"[Container]\nImage={image}\nExec=serve\n", "x.container")
