@@ -50,7 +50,8 @@ _LOG_PREFIX = lazy_pattern.compile(
     r"|\[(?:(?:DP|TP|PP|EP|CP)\d+ ?){1,5}\] "  # SGLang's ranks, where a paste lost the time
     r"|\[\d{4}-\d\d-\d\d\|\d\d:\d\d:\d\d\|\w+\] (?P<piped>[A-Z]+) +"
     # Rust's tracing: ERROR server: text_embeddings_backend: backends/src/lib.rs:567: text, INFO sglang_router::server: text
-    r"|(?P<traced>TRACE|DEBUG|INFO|WARN|ERROR) {1,3}(?:[\w-]{1,60}(?:\{[^{}]{0,200}\})?:{1,2} ?){0,8}"
+    r"|(?:\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?Z {1,3})?(?P<traced>TRACE|DEBUG|INFO|WARN|ERROR) {1,3}"
+    r"(?:[\w-]{1,60}(?:\{[^{}]{0,200}\})?:{1,2} ?){0,8}"
     r"(?:[\w./-]{1,120}\.rs:\d{1,6}: |(?<=::)\w{1,60}: )"
     r"|\d+\.\d\d\.\d{3}\.\d{3} (?P<letter>[DIWE]) "  # llama-server: 0.24.777.216 I
     # TensorRT-LLM: [12/20/2025-04:21:10] [TRT-LLM] [I] from its Python, [TensorRT-LLM][INFO] from its C++

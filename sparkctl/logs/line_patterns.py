@@ -30,6 +30,9 @@ _HARMLESS_LINE = lazy_pattern.compile(
     r"|--- Logging error ---|(?:error: )?XDG_RUNTIME_DIR |bash: (?:cannot set terminal process group|no job control)"  # a shell without a terminal
     r"|(?:ggml_backend_load_best|load_backend): |\[c10d\] The client socket cannot be initialized"  # what they try one by one
     r"|(?:[Ff]ailed|[Ee]rror(?:ed|s)?) (?:requests?|rate|prompts?|samples|count)\b[^:=]{0,30}[:=] {0,60}[\d.,]{1,20} ?%?\s*$"  # a benchmark's table
+    # a request that TGI's or TEI's router refused
+    r"|(?:\d{4}-\d\d-\d\dT[\d:.]{8,18}Z {1,3})?(?:ERROR )?"
+    r"(?:(?:compat_)?generate(?:_stream)?|(?:chat_)?completions|embed(?:_\w{1,8})?|rerank|predict)\{\w{1,30}="
     r"|Error (?:retrieving safetensors: |parsing tool call|in extracting tool call))"
 )
 _KNOWN_TEXTS = 4096  # an engine that restarts again and again repeats its lines
@@ -76,6 +79,7 @@ ACCESS_LINE = lazy_pattern.compile(
 STOP_REQUESTS = (
     *("API server: shutdown triggered", "SIGTERM received", "Signal SIGTERM received", "Received SIGTERM"),
     *("KeyboardInterrupt", "Received KeyboardInterrupt", "slurmstepd: error: *** JOB ", "slurmstepd: error: *** STEP "),
+    "Received second interrupt, terminating immediately",  # llama.cpp's
 )
 FORCED_STOP = " DUE TO "  # of Slurm's: a time limit, a node that failed, another job; without it somebody asked for it
 # uvicorn starts its program again, after an edit.

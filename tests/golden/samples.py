@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import types
 import typing
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from pathlib import Path
@@ -39,8 +39,8 @@ class Sampler:
             return self._make_member([one for one in parts if one is not type(None)], type(None) in parts)
         if origin is frozenset:
             return frozenset() if self.is_empty else frozenset({self.make(parts[0])})
-        if origin is tuple:
-            return self._make_tuple(parts)
+        if origin in (tuple, Sequence):
+            return self._make_tuple(parts if origin is tuple else (*parts, ...))
         if origin is typing.Literal:
             return self._choose(parts)
         if isinstance(hint, typing.NewType):

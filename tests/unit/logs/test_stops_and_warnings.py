@@ -597,6 +597,23 @@ def test_a_program_that_no_rule_knows_has_survived_what_many_records_follow(
             ],
             f"{_GH}alint77/jupiter-glm52-vllm-worklog/blob/HEAD/baseline/attempt-32g-server.err",
         ),
+        (
+            [
+                "0.06.867.637 I log_info: verbosity = 3 (adjust with the `-lv N` CLI arg)",
+                "0.21.711.688 I srv          main: server is listening on http://127.0.0.1:8080",
+                "Received second interrupt, terminating immediately.",
+                "ggml-metal-device.m:618: GGML_ASSERT([rsets->data count] == 0) failed",
+            ],
+            f"{_GH}ddmanyes/Evo_PRISM/blob/HEAD/logs/llama_server.log",
+        ),
+        (
+            [
+                "2023-11-04T14:37:55.401684Z  INFO generate{parameters=GenerateParameters { best_of: None }}: Success",
+                "2023-11-04T14:37:55.404893Z ERROR generate{parameters=GenerateParameters { best_of: None }}:validation: Input "
+                "validation error: `inputs` tokens + `max_new_tokens` must be <= 2048",
+            ],
+            f"{_GH}RajdeepBorgohain/vllm_code_llama/blob/HEAD/container_logs.txt",
+        ),
     ],
 )
 def test_what_only_sounds_like_a_failure_gives_no_verdict(lines: list[str], source: str) -> None:

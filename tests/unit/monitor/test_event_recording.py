@@ -7,6 +7,7 @@ import json
 import stat
 import types
 import typing
+from collections.abc import Sequence
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import cache
@@ -38,6 +39,8 @@ def draw_value(hint: object) -> st.SearchStrategy[object]:
     parts = typing.get_args(hint)
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         return st.one_of([draw_value(part) for part in parts])
+    if typing.get_origin(hint) is Sequence:
+        return st.lists(draw_value(typing.get_args(hint)[0]), max_size=2).map(tuple)
     if typing.get_origin(hint) is tuple:
         if parts[-1] is Ellipsis:
             return st.lists(draw_value(parts[0]), max_size=2).map(tuple)
@@ -152,7 +155,7 @@ DAMAGED = [
     ('{"event": "node", "ts": "now", "node": "a", "state": "ok"}', "ts: a str where float belongs"),
     ('{"event": "node", "ts": NaN, "node": "a", "state": "ok"}', "no JSON"),
     ('{"event": "sample", "ts": 1, "node": "a", "sample": {"sequence": true}}', "sample: sequence: a bool where int"),
-    ('{"event": "log", "ts": 1, "node": "a", "instance": "i", "lines": 3}', "lines: a int where tuple belongs"),
+    ('{"event": "log", "ts": 1, "node": "a", "instance": "i", "lines": 3}', "lines: a int where Sequence belongs"),
     ("[" * 100_000, "no JSON"),
     ('{"event": "\\u001b]0;x\\u0007"}', "no such event"),
 ]
