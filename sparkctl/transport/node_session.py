@@ -14,7 +14,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from sparkctl.clock import Clock, SystemClock
-from sparkctl.concurrency import cancel_and_wait
 from sparkctl.errors import (
     LocalStall,
     NodeError,
@@ -122,7 +121,6 @@ class NodeSession:
         # container id and its end -> why it ended by the kernel's log, None where that does not tell
         self.kernel_ends: dict[tuple[str, float | None], str | None] = {} if owner is None else owner.kernel_ends
         self._reporting: list[Callable[[], None]] = []
-        self._connecting: asyncio.Task[None] | None = None
 
     def report_state_changes(self, emit: Callable[[NodeStateChanged], None]) -> None:
         """Emit every change of the connection's state, reconnect attempts included."""
@@ -151,20 +149,6 @@ class NodeSession:
     def user_home(self) -> str:
         """The home of the node's user; ``~`` if no inspection returned it."""
         return "~" if self.home is None else self.home
-
-    def begin_connecting(self) -> None:
-        """Connect while the caller does something else; `connect` then waits for it, and raises what it raises."""
-        # no TaskGroup: it lives until `connect`, or the end of this session
-        self._connecting = asyncio.create_task(self.link.connect())
-
-    async def connect(self) -> None:
-        """Connect, or wait for what `begin_connecting` began."""
-        begun, self._connecting = self._connecting, None
-        await (self.link.connect() if begun is None else begun)
-
-    async def _stop_connecting(self) -> None:
-        if self._connecting is not None:
-            await cancel_and_wait([self._connecting])
 
     async def run(self, argv: Sequence[str], *, stdin: bytes = b"", timeout: float = 20.0) -> CommandResult:
         """Run a command to its end; raises `NodeStarved` if the connection lives but the command does not finish in time, and
@@ -240,7 +224,6 @@ class NodeSession:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.is_over = True
-        await self._stop_connecting()
         await self.link.close()
 
 
@@ -292,6 +275,5 @@ class SharedSession(NodeSession):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.is_over = True
-        await self._stop_connecting()
         while self._reporting:
             self._reporting.pop()()

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from sparkctl.commands.start.missing_parts import find_missing_models
+from sparkctl.commands.start.start_preflight import PreflightInspection, list_mount_sections
 from sparkctl.commands.start.start_request import to_switch_command
 from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext
@@ -30,7 +31,7 @@ from sparkctl.model.text.units import GIB
 from sparkctl.model.verdict import FailureCause, FieldChange
 from sparkctl.monitor import engine_probe
 from sparkctl.monitor.node_views import NodeTelemetryView
-from sparkctl.node.node_inspection import NodeInspection
+from sparkctl.node.node_inspection import NodeDisk, NodeInspection
 from sparkctl.profiles.container_labels import parse_expected_memory_label, parse_port_label, parse_ready_rule_label
 from sparkctl.profiles.fit_evaluation import (
     build_estimate_input,
@@ -46,11 +47,30 @@ from sparkctl.profiles.profile_lint import (
     parse_setting_change,
 )
 from sparkctl.profiles.setting_proof import CommandWithChanges, SettingProof
+from sparkctl.transport.docker.docker_responses import DockerInfo
 from sparkctl.transport.node_session import NodeSession
 
 _READY_TOLERANCE_BYTES = 2 * GIB  # an instance that lacks less of its expected memory counts as ready
 _LOADING_PHASES = (Phase.CREATING, Phase.STARTING, Phase.LOADING, Phase.WARMING)
 _HEALTH_TIMEOUT_SECONDS = 3.0
+
+
+async def inspect_for_start(session: NodeSession, plan: LaunchPlan, *sections: str) -> PreflightInspection:
+    """Inspect a node and its Docker for a start: these sections, the mounts, and the disk where Docker says that it keeps its
+    files. Raises `NodeError`, `DockerError`.
+    """
+
+    async def read_engine() -> tuple[DockerInfo, tuple[NodeDisk, ...]]:
+        engine = await session.docker.read_info()
+        return engine, (await session.read_node(f"disk={engine.root_dir}")).disks if engine.root_dir else ()
+
+    (engine, disks), containers, image, inspection = await gather_or_cancel(
+        read_engine(),
+        session.docker.list_containers(),
+        session.docker.inspect_image(plan.image),
+        session.read_node(*sections, *list_mount_sections(plan)),
+    )
+    return PreflightInspection(replace(inspection, disks=(*inspection.disks, *disks)), containers, engine, image)
 
 
 def list_model_sections(profile: Profile, plan: LaunchPlan) -> list[str]:

@@ -23,7 +23,6 @@ from sparkctl.commands.start.start_preflight import (
     PreflightInspection,
     StartDecision,
     decide_start,
-    list_mount_sections,
 )
 from sparkctl.commands.start.start_request import StartInstance
 from sparkctl.commands.start.start_watch import WatchResult, collect_plan_secrets, require_connection
@@ -170,24 +169,18 @@ class RankStart(RankWatch):
     async def inspect_node(self) -> None:
         """Inspect everything that the decision needs."""
         session, plan = self.session, self.plan
-        engine, containers, image = await gather_or_cancel(
-            session.docker.read_info(), session.docker.list_containers(), session.docker.inspect_image(plan.image)
-        )
-        paths = list_mount_sections(plan)
-        disk = [f"disk={engine.root_dir}"] if engine.root_dir else []
         models = node_fit.list_model_sections(self.request.profile, plan)
-        inspection, self._weights = await gather_or_cancel(
-            session.read_node(*_NODE_SECTIONS, "journal", *disk, *paths, *models), self._read_tensor_sizes()
+        found, self._weights = await gather_or_cancel(
+            node_fit.inspect_for_start(session, plan, *_NODE_SECTIONS, "journal", *models), self._read_tensor_sizes()
         )
+        inspection = found.node_inspection
         switch_journal_io.refuse_if_journal_found(
             session.node.name, self.ctx, inspection.journal, self.emit if self.request.dry_run else None
         )
         if inspection.memory is not None:
             self.emit(MemorySampled(self.ctx.clock.unix_time(), session.node.name, inspection.memory))
         kept = self.request.kept
-        self.scene = PreflightInspection(
-            inspection, tuple(one for one in containers if one.id not in kept), engine, image
-        )
+        self.scene = replace(found, containers=tuple(one for one in found.containers if one.id not in kept))
         self.measured = node_fit.MeasuredNode(
             ctx=self.ctx,
             node_inspection=inspection,

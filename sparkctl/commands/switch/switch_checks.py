@@ -5,9 +5,10 @@ rights.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
+from types import MappingProxyType
 
 from sparkctl.commands.drop_page_cache import format_sudoers_command
 from sparkctl.commands.start import connectivity_check, node_fit
@@ -21,9 +22,9 @@ from sparkctl.commands.start.start_preflight import (
     decide_start,
     format_pull_hint,
     format_transfer_command,
-    list_mount_sections,
     refuse_without_docker,
 )
+from sparkctl.commands.switch.switch_instance import look_at_node
 from sparkctl.commands.switch.switch_planner import IncomingRank, NodeInventory, is_running_need
 from sparkctl.commands.switch.switch_request import SwitchInstance
 from sparkctl.commands.switch.switch_transaction import SwitchTransaction
@@ -36,6 +37,7 @@ from sparkctl.model.events import Emit
 from sparkctl.model.launch_plan import LaunchPlan
 from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.memory_fit import CheckpointFiles, FitOutcome, MemoryFit
+from sparkctl.model.node import NodeName
 from sparkctl.model.text.units import format_gib
 from sparkctl.monitor import switch_journal_io
 from sparkctl.monitor.find_fabric_route import find_fabric_route
@@ -118,16 +120,11 @@ async def run_switch_checks(
 async def _inspect_node(
     transaction: SwitchTransaction, request: SwitchInstance, coming: IncomingRank
 ) -> PreflightInspection:
-    launch = coming.plan
-    session = transaction.sessions[launch.node]
-    engine, containers, image = await gather_or_cancel(
-        session.docker.read_info(), session.docker.list_containers(), session.docker.inspect_image(launch.image)
+    session = transaction.sessions[coming.plan.node]
+    models = node_fit.list_model_sections(request.profile, coming.model_plan)
+    return await node_fit.inspect_for_start(
+        session, coming.plan, "identity", "memory", "listen", "docker", "sudo", *models
     )
-    paths = list_mount_sections(launch)
-    disk = [f"disk={engine.root_dir}"] if engine.root_dir else []
-    wanted = node_fit.list_model_sections(request.profile, coming.model_plan)
-    inspection = await session.read_node("identity", "memory", "listen", "docker", "sudo", *disk, *paths, *wanted)
-    return PreflightInspection(inspection, containers, engine, image)
 
 
 def _check_start_decision(
@@ -313,11 +310,19 @@ class SwitchInspection:
 
 
 async def inspect_switch_nodes(
-    ctx: CommandContext, request: SwitchInstance, sessions: Sequence[NodeSession], emit: Emit
+    ctx: CommandContext,
+    request: SwitchInstance,
+    sessions: Sequence[NodeSession],
+    emit: Emit,
+    looks: Mapping[NodeName, Awaitable[NodeInspection]] = MappingProxyType({}),
 ) -> tuple[NodeInventory, ...]:
-    """Inspect every node in parallel; one that does not answer is marked silent."""
+    """Inspect every node in parallel; one that does not answer is marked silent. ``looks``: those that have begun."""
     answers = await asyncio.gather(
-        *(_inspect_switch_node(ctx, request, session, emit) for session in sessions), return_exceptions=True
+        *(
+            _inspect_switch_node(ctx, request, session, emit, looks.get(session.node.name) or look_at_node(session))
+            for session in sessions
+        ),
+        return_exceptions=True,
     )
     needed = {node.name for one in list_need_requests(request) for node in one.nodes}
     found = []
@@ -342,11 +347,9 @@ async def inspect_switch_nodes(
 
 
 async def _inspect_switch_node(
-    ctx: CommandContext, request: SwitchInstance, session: NodeSession, emit: Emit
+    ctx: CommandContext, request: SwitchInstance, session: NodeSession, emit: Emit, look: Awaitable[NodeInspection]
 ) -> SwitchInspection:
-    await session.connect()
-    once = ["identity", "docker"] if session.home is None else []
-    inspection = await session.read_node(*once, "journal", "memory", "processes", "gpu", "listen")
+    inspection = await look
     refuse_without_docker(session.node.name, inspection)
     launch, alone = (_build_planned_launch(ctx, request, session, alone=one) for one in (False, True))
     needed = [

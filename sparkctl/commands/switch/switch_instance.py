@@ -1,10 +1,12 @@
-"""``switch``: its stream of events, and the way to its nodes. While they answer, `switch_run` is imported, which does the rest."""
+"""``switch``: its stream of events, and the first look at its nodes. While they answer, `switch_run` is imported, which does the
+rest.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import importlib
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Collection
 from contextlib import AsyncExitStack
 from functools import partial
 
@@ -14,6 +16,8 @@ from sparkctl.commands.switch.switch_request import SwitchInstance
 from sparkctl.context import CommandContext
 from sparkctl.history.model import OperationKind
 from sparkctl.model.events import CommandEnded, Emit, Event
+from sparkctl.node.node_inspection import NodeInspection
+from sparkctl.transport.node_session import NodeSession
 
 
 def switch_instance(ctx: CommandContext, request: SwitchInstance) -> AsyncGenerator[Event, None]:
@@ -38,8 +42,22 @@ async def run_switch(ctx: CommandContext, request: SwitchInstance, emit: Emit) -
     began = ctx.clock.monotonic()
     async with AsyncExitStack() as stack:
         sessions = {node.name: await open_session(stack, ctx, node, emit) for node in request.known}
-        for session in sessions.values():
-            session.begin_connecting()
+        # no TaskGroup: a node that does not answer is a result here, which the plan waits for
+        looks = {name: asyncio.create_task(look_at_node(session)) for name, session in sessions.items()}
+        stack.push_async_callback(_end_looks, looks.values())
         switch_run = await asyncio.to_thread(importlib.import_module, "sparkctl.commands.switch.switch_run")
-        ended: CommandEnded = await switch_run.SwitchRun(ctx, request, sessions, emit, began).run()
+        ended: CommandEnded = await switch_run.SwitchRun(ctx, request, sessions, looks, emit, began).run()
         return ended
+
+
+async def look_at_node(session: NodeSession) -> NodeInspection:
+    """Connect, and read what a plan is made of."""
+    await session.link.connect()
+    once = ["identity", "docker"] if session.home is None else []
+    return await session.read_node(*once, "journal", "memory", "processes", "gpu", "listen")
+
+
+async def _end_looks(looks: Collection[asyncio.Task[NodeInspection]]) -> None:
+    for look in looks:
+        look.cancel()
+    await asyncio.gather(*looks, return_exceptions=True)

@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import NoReturn
 
 from sparkctl.commands.event_stream import deduplicate_warnings, forward_events
@@ -37,6 +38,7 @@ from sparkctl.model.node import Node, NodeName
 from sparkctl.model.switch_plan import SwitchJournal, SwitchPlan, SwitchStep
 from sparkctl.model.text.secrets import redact_words
 from sparkctl.monitor.switch_journal_io import list_finish_commands
+from sparkctl.node.node_inspection import NodeInspection
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.profiles.profile_lint import list_start_warnings
 from sparkctl.transport.node_session import NodeSession, SharedSession
@@ -45,17 +47,19 @@ _UNCHANGED_MESSAGE = "interrupted before anything was changed"
 
 
 class SwitchRun:
-    """One run of the command, over sessions that are connecting."""
+    """One run of the command; ``looks``: the first one at each node, which has begun."""
 
     def __init__(
         self,
         ctx: CommandContext,
         request: SwitchInstance,
         sessions: Mapping[NodeName, NodeSession],
+        looks: Mapping[NodeName, Awaitable[NodeInspection]],
         emit: Emit,
         began: float,
     ) -> None:
         self.ctx, self.request, self.sessions, self.emit, self.began = ctx, request, sessions, emit, began
+        self._looks = looks
         self.sites: tuple[NodeInventory, ...] = ()
 
     async def run(self) -> CommandEnded:
@@ -63,7 +67,9 @@ class SwitchRun:
         took = self.ctx.history.find_longest_phases(self.request.profile, self.request.nodes[0].name)
         # the flag catalogues are read in a thread: meanwhile the nodes answer
         linting = asyncio.to_thread(list_start_warnings, self.request.profile, ProfileLibrary(), took)
-        plan, flags = await interruptible(gather_or_cancel(self._plan_switch(self.ctx), linting), _UNCHANGED_MESSAGE)
+        plan, flags = await interruptible(
+            gather_or_cancel(self._plan_switch(self.ctx, self._looks), linting), _UNCHANGED_MESSAGE
+        )
         goes = frozenset(container for _, container in _list_stopped_container_ids(plan))
         warnings = () if plan.is_there else tuple(check_flags(self.request, flags, self.sites, goes))
         longest = self.ctx.history.find_longest_start(self.request.profile, self.request.nodes[0].name)
@@ -98,9 +104,11 @@ class SwitchRun:
 
     # inspect
 
-    async def _plan_switch(self, ctx: CommandContext) -> SwitchPlan:
+    async def _plan_switch(
+        self, ctx: CommandContext, looks: Mapping[NodeName, Awaitable[NodeInspection]] = MappingProxyType({})
+    ) -> SwitchPlan:
         request = self.request
-        self.sites = await inspect_switch_nodes(ctx, request, tuple(self.sessions.values()), self.emit)
+        self.sites = await inspect_switch_nodes(ctx, request, tuple(self.sessions.values()), self.emit, looks)
         launch = next((site.coming.plan for site in self.sites if site.coming is not None), None)
         timing = StartTimer(self.ctx, request.profile)
         if launch is not None:

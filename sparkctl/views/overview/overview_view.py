@@ -500,9 +500,8 @@ def _render_below_tiles(scene: OverviewScreenModel, shown: int, columns: int, ro
     airy = left >= _SPACED_MIN_LINES
     if airy:
         left -= 2
-    format_time = _make_time_formatter(scene)
-    logs = _render_log_lines(scene, left, format_time)
-    happened = _render_events(scene, max(_MIN_EVENT_LINES, left // 2), format_time)
+    logs = _choose_log_lines(scene, left)
+    happened = _choose_events(scene, max(_MIN_EVENT_LINES, left // 2))
     whole = _render_findings(scene, columns, is_full=True)
     moves = _has_moves(scene)
     others = min(len(logs) + len(happened), left // (2 if moves else 4))
@@ -510,11 +509,19 @@ def _render_below_tiles(scene: OverviewScreenModel, shown: int, columns: int, ro
     rest = max(0, left - len(found))  # what runs undisturbed leaves room to what is wrong
     for_logs = min(len(logs), max(rest - len(happened), (left if moves else rest) // 2))
     for_events = min(len(happened), max(0, left - len(found) - for_logs))
-    past = _render_past_operations(scene, left - len(found) - len(happened) - for_logs, format_time)
+    for_past = max(0, left - len(found) - len(happened) - for_logs)
+    past = scene.past[len(scene.past) - min(for_past, len(scene.past)) :]
+    logs, happened = _choose_log_lines(scene, for_logs), happened[len(happened) - for_events :]
+    times = (
+        *(one.began for one in past),
+        *(one.when for one in happened),
+        *(_parse_log_time(one.when) for one in logs),
+    )
+    format_time = _make_time_formatter(max(one.now for one in scene.glances), times)
     blocks: list[list[_RowOfFinding]] = [
         _fit_findings(scene, found, left - for_logs - for_events, columns),
-        [(row, None) for row in (*past, *_take_last_rows(happened, for_events))],
-        [(row, None) for row in _render_log_lines(scene, for_logs, format_time)],
+        [(row, None) for row in _render_events(scene, past, happened, format_time)],
+        [(row, None) for row in _render_log_lines(scene, logs, format_time)],
     ]
     made: list[_RowOfFinding] = [(row, None) for row in rows]
     for block in filter(None, blocks):
@@ -548,18 +555,26 @@ def _wrap_notice(words: str, tone: TextStyle, columns: int, most: int) -> list[T
     return [*kept, *way]
 
 
-def _take_last_rows(rows: list[TextRow], count: int) -> list[TextRow]:
-    return rows[len(rows) - count :] if count else []
-
-
-def _render_events(scene: OverviewScreenModel, most: int, format_time: _TimeFormatter) -> list[TextRow]:
+def _choose_events(scene: OverviewScreenModel, most: int) -> list[EventLogEntry]:
     """Return what happened last, without what a notice, a finding or a tile says now."""
-    names = max((measure_text(sanitize_line(one.name)) for one in scene.glances), default=0)
     shown_texts = [words for words, _ in scene.notices]
     shown_texts += [found.summary for seen in scene.glances if seen.is_known for found in seen.view.findings]
-    happened = [one for one in scene.happened if not _is_said(one, shown_texts)]
+    return [one for one in scene.happened if not _is_said(one, shown_texts)][-most:]
+
+
+def _render_events(
+    scene: OverviewScreenModel,
+    past: Sequence[OperationRecord],
+    happened: Sequence[EventLogEntry],
+    format_time: _TimeFormatter,
+) -> list[TextRow]:
+    """Return what was done before the panel was opened, and what happened since."""
+    names = max((measure_text(sanitize_line(one.name)) for one in scene.glances), default=0)
     failed = {(seen.name, name) for seen in scene.glances for name in seen.list_failures()}
-    return [render_event_log_entry(one, format_time(one.when), names, failed) for one in happened[-most:]]
+    return [
+        *(render_past_operation(one, format_time(one.began), names) for one in past),
+        *(render_event_log_entry(one, format_time(one.when), names, failed) for one in happened),
+    ]
 
 
 def _is_said(one: EventLogEntry, texts: Sequence[str]) -> bool:
@@ -606,22 +621,14 @@ def _fit_findings(
     return [*shown, (justify_row(truncate_row(row, columns - measure_row(more)), more, columns), about)]
 
 
-def _render_past_operations(scene: OverviewScreenModel, most: int, format_time: _TimeFormatter) -> list[TextRow]:
-    """Return at most this many rows of what was done before the panel was opened."""
-    names = max((measure_text(sanitize_line(one.name)) for one in scene.glances), default=0)
-    shown = scene.past[-most:] if most > 0 else ()
-    return [render_past_operation(one, format_time(one.began), names) for one in shown]
-
-
 @lru_cache(_CACHED_LOG_LINES)
 def _render_log_line(node: str, text: str, wide: int) -> TextRow:
     name = Span(pad_text(sanitize_line(node), wide), TextStyle.LABEL)
     return (name, Span(" │ ", TextStyle.FRAME), render_log_text(text))
 
 
-def _render_log_lines(scene: OverviewScreenModel, most: int, format_time: _TimeFormatter) -> list[TextRow]:
-    """Return at most this many of the last log lines, in the columns of events; where several Sparks log, each has its share."""
-    wide = max((measure_text(sanitize_line(node)) for node in {one.node for one in scene.lines}), default=0)
+def _choose_log_lines(scene: OverviewScreenModel, most: int) -> list[RecentLogLine]:
+    """Return at most this many of the last log lines; where several Sparks log, each has its share."""
     kept = Counter(one.node for one in scene.lines)
     while sum(kept.values()) > most:
         kept[max(kept, key=kept.__getitem__)] -= 1
@@ -630,13 +637,21 @@ def _render_log_lines(scene: OverviewScreenModel, most: int, format_time: _TimeF
         if kept[one.node]:
             kept[one.node] -= 1
             shown.append(one)
+    return shown[::-1]
+
+
+def _render_log_lines(
+    scene: OverviewScreenModel, shown: Sequence[RecentLogLine], format_time: _TimeFormatter
+) -> list[TextRow]:
+    """Return log lines in the columns of events."""
+    wide = max((measure_text(sanitize_line(node)) for node in {one.node for one in scene.lines}), default=0)
     return [
         make_row(
             " ",
             Span(f"{format_time(_parse_log_time(one.when))}  ", TextStyle.UNIT),
             *_render_log_line(one.node, one.text, wide),
         )
-        for one in reversed(shown)
+        for one in shown
     ]
 
 
@@ -647,13 +662,11 @@ def _parse_log_time(when: str) -> float | None:
         return None
 
 
-def _make_time_formatter(scene: OverviewScreenModel) -> _TimeFormatter:
+def _make_time_formatter(now: float, times: Sequence[float | None]) -> _TimeFormatter:
     """Return what writes the times of rows, all equally wide: of today ``19:05:33``, of another day ``07-28 19:05``, in this
-    machine's time zone."""
-    year, month, day, *_ = time.localtime(max(one.now for one in scene.glances))
+    machine's time zone. ``times``: of every row that is shown."""
+    year, month, day, *_ = time.localtime(now)
     today, tomorrow = (time.mktime((year, month, each, 0, 0, 0, 0, 0, -1)) for each in (day, day + 1))
-    logged = (_parse_log_time(one.when) for one in scene.lines)
-    times = (*(one.when for one in scene.happened), *(one.began for one in scene.past), *logged)
     wide = 8 if all(one is None or today <= one < tomorrow for one in times) else 11
 
     def format_time(when: float | None) -> str:

@@ -742,6 +742,10 @@ def test_events_and_log_lines_have_a_time_and_where_needed_its_day() -> None:
     assert list_beginnings() == [" 11:00:00  spark1   "]
     dated = [" 07-27 12:00  spark1 ", " 11:00:00     spark1 ", " 07-27 11:00  spark1 "]
     assert list_beginnings(past=(before,), lines=(said,)) == [one[:20] for one in dated]
+    many = tuple(replace(said, when=datetime.fromtimestamp(noon - at, UTC).isoformat()) for at in range(60, 0, -1))
+    assert set(list_beginnings(past=(before,), lines=many)) >= {" 11:00:00  spark1   "}, (
+        "no row of another day is shown"
+    )
     assert list_beginnings(lines=(replace(said, when="9999-12-31T23:59:59+00:00"),)), "a node can send any time"
 
 
