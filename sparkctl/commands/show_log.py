@@ -63,7 +63,7 @@ class ShowLog:
     """``since``: seconds before now. ``grep``: a compiled pattern that lines must contain. ``tail``: the last N lines.
 
     ``everything``: include the access lines of sparkctl's own requests, hidden by default. ``pace`` is awaited after
-    each batch, so that a slow reader slows down a long log.
+    each batch, so that a slow reader slows down a long log. ``stamped``: whether lines need their timestamps.
     """
 
     instance: str
@@ -75,6 +75,7 @@ class ShowLog:
     pace: Callable[[], Awaitable[None]] | None = None
     session: Callable[[Node], NodeSession] | None = None  # how to get a node's session; None: a new one for each
     everything: bool = False
+    stamped: bool = True
 
 
 def show_log(ctx: CommandContext, request: ShowLog) -> AsyncGenerator[Event, None]:
@@ -214,7 +215,14 @@ class _ShowLogRun:
             last, _ = await self._read_last_lines(session, container)
             yield LineMasker(secrets).mask_batch(last)
             return
-        logs = read_log(session, container.id, since=self._since, tail=self.request.tail, secrets=secrets)
+        logs = read_log(
+            session,
+            container.id,
+            since=self._since,
+            tail=self.request.tail,
+            secrets=secrets,
+            stamped=self.request.stamped or bool(self.ranks),  # several are merged by time
+        )
         async with aclosing(logs) as batches:
             async for batch in batches:
                 yield batch

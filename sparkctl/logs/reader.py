@@ -356,10 +356,14 @@ async def read_log(
     since: float | None = None,
     tail: int | None = None,
     secrets: Collection[str] = (),
+    stamped: bool = True,
 ) -> LogBatches:
-    """Yield the lines written so far, in batches, with ``secrets`` masked; raises as `ContainerLogStream.read_available`."""
+    """Yield the lines written so far, in batches, with ``secrets`` masked; raises as `ContainerLogStream.read_available`.
+
+    ``stamped``: whether each needs its timestamp.
+    """
     masker = LineMasker(secrets)
-    stream = ContainerLogStream(session.link, container_id, since=since, tail=tail)
+    stream = ContainerLogStream(session.link, container_id, since=since, tail=tail, stamped=stamped)
     async with aclosing(stream.read_available()) as batches:
         async for lines in batches:
             yield masker.mask_batch(lines)

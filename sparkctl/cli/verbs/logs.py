@@ -80,6 +80,7 @@ def logs_command(
         tail=tail,
         grep=pattern,
         everything=everything,
+        stamped=timestamps or as_json,
     )
     return PreparedVerb(
         request=lambda ctx: show_log(ctx, request),

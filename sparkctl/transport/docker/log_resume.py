@@ -31,7 +31,9 @@ _FRAME_HEADER = struct.Struct(">BxxxI")  # which stream, and the bytes that foll
 _FRAME_HEADER_BYTES = _FRAME_HEADER.size
 _MAX_HEADS = 4096  # of chunks with one line that are remembered
 # A chunk with the frame of a whole line: what stands before its stamp, the stamp, the line without its newline.
-_LINE_CHUNK = re.compile(rb"([0-9a-f]{1,8}\r\n[\x01\x02]\0\0\0.{4})(.{30}) ([^\n]*+)\n\r\n", re.DOTALL)
+_CHUNK_HEAD = rb"([0-9a-f]{1,8}\r\n[\x01\x02]\0\0\0.{4})"
+_STAMPED_LINE_CHUNK = re.compile(_CHUNK_HEAD + rb"(.{30}) ([^\n]*+)\n\r\n", re.DOTALL)
+_LINE_CHUNK = re.compile(_CHUNK_HEAD + rb"()([^\n]*+)\n\r\n", re.DOTALL)
 _SYSTEM_STREAM = 3  # frames of the daemon itself: an error inside the stream
 MAX_FRAME_BYTES = 64 << 20  # real chunks and frames are shorter
 
@@ -79,7 +81,7 @@ class WholeLines(Sequence[LogFragment]):
 
 
 class _ChunkHeads(dict[bytes, tuple[int, int]]):
-    """What stands before the stamps of chunks with one line: which stream, and the bytes of the line's text by both lengths."""
+    """What stands before the frames of chunks with one line: which stream, and the bytes of the frame's text by both lengths."""
 
     def __missing__(self, head: bytes) -> tuple[int, int]:
         size, frame = head[: -_FRAME_HEADER_BYTES - 2], head[-_FRAME_HEADER_BYTES:]
@@ -87,7 +89,7 @@ class _ChunkHeads(dict[bytes, tuple[int, int]]):
         if len(self) >= _MAX_HEADS:
             self.clear()
         agree = int(size, 16) == length + _FRAME_HEADER_BYTES
-        self[head] = stream, length - _STAMP_BYTES - 1 if agree else -1
+        self[head] = stream, length if agree else -1
         return self[head]
 
 
@@ -143,10 +145,14 @@ class ChunkedBody:
 
 
 class MultiplexedParser:
-    """Parses the stream of a container without a terminal: one frame for each fragment."""
+    """Parses the stream of a container without a terminal: one frame for each fragment, which begins with its stamp.
 
-    def __init__(self) -> None:
+    Without ``stamped`` Docker was asked for none, and the fragments have empty ones.
+    """
+
+    def __init__(self, *, stamped: bool = True) -> None:
         self._rest = b""
+        self._stamp_bytes = _STAMP_BYTES if stamped else 0
         self._heads = _ChunkHeads()
 
     def feed_chunks(self, data: bytes, chunks: ChunkedBody) -> Sequence[LogFragment]:
@@ -155,16 +161,16 @@ class MultiplexedParser:
             return self.feed(chunks.feed(data))
         data = chunks.take_rest() + data
         end = data.rfind(b"\n\r\n") + 3
-        rows = _LINE_CHUNK.findall(data, 0, end)
+        rows = (_STAMPED_LINE_CHUNK if self._stamp_bytes else _LINE_CHUNK).findall(data, 0, end)
         if not rows:
             return self.feed(chunks.feed(data))
         heads, stamps, texts = zip(*rows, strict=True)
         streams, stated = zip(*map(self._heads.__getitem__, heads), strict=True)
-        lengths = (*map(len, texts),)
+        lengths = [self._stamp_bytes + 1 + length for length in map(len, texts)]
         # otherwise these are no such chunks one after the other, or a line holds what looks like the end of one
         if (
-            stated != lengths
-            or sum(map(len, heads)) + sum(lengths) + (_STAMP_BYTES + 3) * len(rows) != end
+            [*stated] != lengths
+            or sum(map(len, heads)) + sum(lengths) + 2 * len(rows) != end
             or b" " in b"".join(stamps)
         ):
             return self.feed(chunks.feed(data))
@@ -193,7 +199,8 @@ class MultiplexedParser:
                 raise DaemonError(buffer[start : start + length].decode("utf-8", "replace"))
             at = start + length
             if length:
-                stamp, _, text = buffer[start:at].partition(b" ")
+                text = buffer[start:at]
+                stamp, _, text = text.partition(b" ") if self._stamp_bytes else (b"", b"", text)
                 whole = text.endswith(b"\n")
                 pieces.append(LogFragment(kind, stamp, text[:-1] if whole else text, whole))
         self._rest = buffer[at:]
@@ -370,7 +377,9 @@ class LogLineAssembler:
         self._highest = b""
 
     def add_fragments(self, pieces: Sequence[LogFragment]) -> Sequence[LogLine]:
-        """Return the lines that ``pieces`` complete, without those already returned."""
+        """Return the lines that ``pieces`` complete, without those already returned. Without stamps there is no position."""
+        if pieces and not pieces[0].stamp:
+            return self._join_fragments(pieces)
         pieces = self._drop_repeated_lines(pieces)
         if self._skip:
             pieces = self._skip_seen(pieces)

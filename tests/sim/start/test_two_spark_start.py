@@ -475,7 +475,7 @@ async def test_the_logs_of_both_ranks_are_one_by_time_whatever_their_clocks_say(
     for tail in (None, 40):
         result = [
             (parse_log_time(line.when, ""), event.node)
-            async for event in show_log(ctx, ShowLog(instance="qwen36-tp2", nodes=nodes, tail=tail))
+            async for event in show_log(ctx, ShowLog(instance="qwen36-tp2", nodes=nodes, tail=tail, stamped=False))
             if isinstance(event, LogArrived)
             for line in event.lines
         ]

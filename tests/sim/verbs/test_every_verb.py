@@ -186,6 +186,18 @@ def test_logs_are_whole_filtered_and_tailed() -> None:
     some = run_demo("logs", "qwen36-ngram", "--grep", "fired up", scenario="two-stacks").stdout.splitlines()
     assert len(some) == 1
     assert len(run_demo("logs", "qwen36-ngram", "--tail", "3", scenario="two-stacks").stdout.splitlines()) == 3
+    stamped = run_demo("logs", "qwen36-ngram", "-t", scenario="two-stacks").stdout.splitlines()
+    stamps, texts = zip(*(line.split(" ", 1) for line in stamped), strict=True)
+    assert {"fired up" in text for text in texts} == {True, False}
+    arrived = [
+        json.loads(line)
+        for line in run_demo("logs", "qwen36-ngram", "--json", scenario="two-stacks").stdout.splitlines()
+    ]
+    found = [line["when"] for event in arrived if event["event"] == "log" for line in event["lines"]]
+    assert all(re.fullmatch(r"\d{4}-\d\d-\d\dT[\d:.]{18}Z", stamp) for stamp in (*stamps, *found)), (
+        "asked for, they come"
+    )
+    assert found
     none = run_demo("logs", "no-such-thing")
     assert none.returncode == 2
     assert "no instance" in none.stderr

@@ -37,6 +37,14 @@ def test_every_cut_gives_the_same_pieces(per_chunk: int) -> None:
         assert parse_reads([raw[:cut], raw[cut:]], MultiplexedParser()) == (EXPECTED, True), cut
 
 
+def test_without_stamps_every_cut_gives_the_same_pieces() -> None:
+    texts = [(stream, text + b"\n") for stream, text in [*LINES, (1, b" begins with a space"), (2, b"")]]
+    raw = build_chunks([bytes([stream, 0, 0, 0]) + len(text).to_bytes(4, "big") + text for stream, text in texts])
+    expected = [LogFragment(stream, b"", text[:-1], True) for stream, text in texts]
+    for cut in range(len(raw) + 1):
+        assert parse_reads([raw[:cut], raw[cut:]], MultiplexedParser(stamped=False)) == (expected, True), cut
+
+
 def test_single_bytes_give_the_same_pieces() -> None:
     raw = build_chunks(FRAMES)
     assert parse_reads([raw[i : i + 1] for i in range(len(raw))], MultiplexedParser()) == (EXPECTED, True)

@@ -44,7 +44,7 @@ def build_plain_answer(status: str, body: bytes, more: str = "") -> bytes:
 
 @asynccontextmanager
 async def serve_docker_log(
-    tmp_path: Path, answer: Answer
+    tmp_path: Path, answer: Answer, tty: str = "false"
 ) -> AsyncIterator[tuple[LocalConnection, list[dict[str, str]]]]:
     """A Docker with one container, whose log requests ``answer`` answers; yields the link and the queries."""
     queries: list[dict[str, str]] = []
@@ -56,7 +56,9 @@ async def serve_docker_log(
             writer.write(build_plain_answer("200 OK", b"OK", "Api-Version: 1.47\r\n"))
         elif re.fullmatch(r"/v1\.47/containers/abc/json", url.path):
             writer.write(
-                build_plain_answer("200 OK", b'{"Id": "abc", "State": {"Status": "running"}, "Config": {"Tty": false}}')
+                build_plain_answer(
+                    "200 OK", b'{"Id": "abc", "State": {"Status": "running"}, "Config": {"Tty": %s}}' % tty.encode()
+                )
             )
         elif re.fullmatch(r"/v1\.47/containers/abc/logs", url.path):
             queries.append({key: values[0] for key, values in parse_qs(url.query).items()})
@@ -91,6 +93,25 @@ async def test_a_log_is_read_once(tmp_path: Path) -> None:
     assert queries == [
         {"stdout": "1", "stderr": "1", "timestamps": "1", "follow": "0", "since": "1.500000000", "tail": "7"}
     ]
+
+
+async def test_stamps_that_nobody_needs_are_not_asked_for(tmp_path: Path) -> None:
+    texts = [b"same\n", b"same\n", b" a b\n", b"cut"]
+    body = HEAD + build_chunks([bytes([1, 0, 0, 0]) + len(text).to_bytes(4, "big") + text for text in texts])
+    async with serve_docker_log(tmp_path, lambda _: body) as (link, queries):
+        stream = ContainerLogStream(link, "abc", stamped=False)
+        lines = [line async for batch in stream.read_available() for line in batch]
+    assert [(line.when, line.text, line.number) for line in lines] == [
+        ("", "same", 1), ("", "same", 2), ("", " a b", 3), ("", "cut", 4)
+    ]  # fmt: skip
+    assert [query["timestamps"] for query in queries] == ["0"]
+
+
+async def test_a_terminals_lines_are_told_apart_by_their_stamps(tmp_path: Path) -> None:
+    body = HEAD + build_chunks([format_stamp(at) + b" line\r\n" for at in range(2)])
+    async with serve_docker_log(tmp_path, lambda _: body, tty="true") as (link, queries):
+        assert await collect_texts(ContainerLogStream(link, "abc", stamped=False).read_available()) == ["line"] * 2
+    assert [query["timestamps"] for query in queries] == ["1"]
 
 
 async def test_a_follow_broken_anywhere_goes_on_there(tmp_path: Path) -> None:
