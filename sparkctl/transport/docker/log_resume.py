@@ -405,11 +405,11 @@ class LogLineAssembler:
             streams, stamps, texts, _ = zip(*pieces, strict=True)
             pieces = WholeLines(streams, stamps, texts)
         if isinstance(pieces, WholeLines) and not pending and max(map(len, pieces.texts)) <= MAX_LINE_BYTES:
-            plain = b"\n".join(pieces.texts).decode("utf-8", "replace").split("\n")
-            if len(plain) == len(pieces):
+            joined = b"\n".join(pieces.texts).decode("utf-8", "replace")
+            if joined.count("\n") == len(pieces) - 1:
                 self._number += len(pieces)
                 names = [*map(_STREAM_NAMES.__getitem__, pieces.streams)]
-                return LogLineBlock(number + 1, pieces.stamps, plain, names)
+                return LogLineBlock(number + 1, pieces.stamps, joined, names)
         lines: list[LogLine] = []
         for stream, stamp, text, whole in pieces:
             if whole and stream not in pending and len(text) <= MAX_LINE_BYTES:
