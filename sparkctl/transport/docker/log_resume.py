@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 import struct
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import field
 from datetime import date
 from itertools import repeat
@@ -78,6 +78,9 @@ class WholeLines(Sequence[LogFragment]):
         if isinstance(at, slice):
             return [*map(LogFragment, self.streams[at], self.stamps[at], self.texts[at], repeat(True))]
         return LogFragment(self.streams[at], self.stamps[at], self.texts[at], True)
+
+    def __iter__(self) -> Iterator[LogFragment]:
+        return iter(self[:])
 
 
 class _ChunkHeads(dict[bytes, tuple[int, int]]):
