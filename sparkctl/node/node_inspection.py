@@ -388,7 +388,9 @@ def _parse_gpu_memory(body: str | None) -> dict[int, int | None] | None:
 def _parse_listening_ports(body: str | None) -> frozenset[int] | None:
     if body is None:
         return None
-    return frozenset(int(port, 16) for port in re.findall(r"^ *\d+: [0-9A-F]+:([0-9A-F]{4}) ", body, re.MULTILINE))
+    by_ss = re.findall(r"^LISTEN +\d+ +\d+ +[^ ]*:(\d{1,5}) ", body, re.MULTILINE)
+    in_proc = re.findall(r"^ *\d+: [0-9A-F]+:([0-9A-F]{4}) ", body, re.MULTILINE)
+    return frozenset((*map(int, by_ss), *(int(port, 16) for port in in_proc)))
 
 
 def _parse_disk(path: str, body: str) -> NodeDisk:

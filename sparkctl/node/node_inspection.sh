@@ -60,7 +60,8 @@ for section in "$@"; do
       command -v nvidia-smi >/dev/null && timeout 5 nvidia-smi --query-compute-apps=pid,used_memory --format=csv,noheader,nounits 2>/dev/null
       echo "status $?" ;;
     listen)
-      echo "@@ listen"; cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | grep -E '^ *[0-9]+: [0-9A-F]+:[0-9A-F]{4} [0-9A-F]+:[0-9A-F]{4} 0A ' ;;
+      # ss asks the kernel for what listens; to list all connections in /proc it walks through half a million places
+      echo "@@ listen"; ss -Hltn 2>/dev/null || cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | grep -E '^ *[0-9]+: [0-9A-F]+:[0-9A-F]{4} [0-9A-F]+:[0-9A-F]{4} 0A ' ;;
     downloads)
       # Downloads that run on the node itself, outside a container (see commands/pull/model_download.py), with what they said last.
       echo "@@ downloads"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 
 from sparkctl.commands.guard_session import stop_watching_containers
 from sparkctl.commands.stop.release_check import MIN_AWAITED_BYTES, ReleaseCheck, ReleaseResult, build_leftover_warning
@@ -210,11 +211,13 @@ async def stop_containers(
     grace: float | None = None,
     keep: bool = False,
     on_asked: Callable[[str], object] = lambda _: None,
+    measured: Mapping[str, ReleaseCheck] = MappingProxyType({}),
 ) -> StopResult:
     """Stop containers on several nodes in parallel, those of one node in their order; the caller has the locks.
 
     ``grace`` None: as each profile says. ``keep``: do not remove them. ``on_asked`` is called with the id of each that
-    Docker is asked to stop. A failed node does not prevent the others.
+    Docker is asked to stop. ``measured``: release checks that were measured already, by container id. A failed node does not
+    prevent the others.
 
     The head of a model is asked first: it takes no more requests and finishes the current ones without losing its
     workers. The workers follow as soon as it has ended, or after 5 s: a hanging head uses up its whole grace period,
@@ -229,10 +232,10 @@ async def stop_containers(
     async def stop_on_node(node: NodeName) -> None:
         session, containers = sessions[node], containers_by_node[node]
         try:
-            releases = [ReleaseCheck(session, ctx, emit, one) for one in containers]
+            releases = [measured.get(one.id) or ReleaseCheck(session, ctx, emit, one) for one in containers]
             await gather_or_cancel(
                 stop_watching_containers(session, ctx, emit, [one.id for one in containers]),
-                *(release.measure_before() for release in releases[:1]),
+                *(release.measure_before() for release in releases[:1] if release not in measured.values()),
             )
             for one, release in zip(containers, releases, strict=True):
                 if release is not releases[0]:

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Mapping, Sequence
 
 from sparkctl.commands.event_stream import forward_events
 from sparkctl.commands.stop.pending_stops import PendingStop, PendingStopFiles
+from sparkctl.commands.stop.release_check import ReleaseCheck
 from sparkctl.commands.stop.stop_containers import remove_if_there, save_ended_log, stop_containers
 from sparkctl.commands.switch.switch_request import SwitchInstance
 from sparkctl.commands.switch.switch_transaction import SwitchTransaction
@@ -17,6 +18,7 @@ from sparkctl.errors import ContainerNotFound, DockerError, NodeError, Operation
 from sparkctl.model.container import Container
 from sparkctl.model.events import CommandEnded, Outcome
 from sparkctl.model.launch_plan import ContainerLabel
+from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.memory_fit import MemoryFit
 from sparkctl.model.node import NodeName
 from sparkctl.model.switch_plan import SwitchStep
@@ -43,28 +45,40 @@ def original_name(name: str) -> str:
     return _KEPT_SUFFIX_PATTERN.sub("", name)
 
 
-async def list_running_old_containers(transaction: SwitchTransaction) -> dict[NodeName, list[Container]]:
-    """Return the old containers that still run, by node."""
-    alive: dict[NodeName, list[Container]] = {}
-    for node, container in await list_old_containers(transaction):
-        if container is not None and container.is_alive:
-            alive.setdefault(node, []).append(container)
-    return alive
+@dataclass(frozen=True, slots=True)
+class OldStops:
+    """The old containers that still run: those of each turn by node, and the measured checks of those that stop first."""
+
+    turns: tuple[Mapping[NodeName, Sequence[Container]], ...]
+    measured: Mapping[str, ReleaseCheck]
 
 
-async def stop_old_containers(transaction: SwitchTransaction, alive: Mapping[NodeName, Sequence[Container]]) -> None:
-    """Stop the old containers and keep them; ended ones are fine. What is needed waits for what needs it, on whichever Spark
-    that runs. Raises the first failure.
-    """
+async def prepare_old_stops(transaction: SwitchTransaction) -> OldStops:
+    """Return what is to be stopped, and in which turn: what is needed waits for what needs it, on whichever Spark that runs."""
     whole = group_by_instance(
-        RankContainer(node, one, None, parse_port_label(one)) for node, here in alive.items() for one in here
+        RankContainer(node, one, None, parse_port_label(one))
+        for node, one in await list_old_containers(transaction)
+        if one is not None and one.is_alive
     )
+    turns: list[dict[NodeName, list[Container]]] = []
     for group in order_stops(whole):
-        turn: dict[NodeName, list[Container]] = {}
+        turns.append({})
         for part in (part for each in group for part in each.parts):
-            turn.setdefault(part.node, []).append(part.container)
+            turns[-1].setdefault(part.node, []).append(part.container)
+    measured = {
+        first.id: ReleaseCheck(transaction.sessions[node], transaction.step_context, transaction.emit, first)
+        for turn in turns[:1]
+        for node, (first, *_) in turn.items()
+    }
+    await gather_or_cancel(*(check.measure_before() for check in measured.values()))
+    return OldStops(tuple(turns), measured)
+
+
+async def stop_old_containers(transaction: SwitchTransaction, old: OldStops) -> None:
+    """Stop the old containers and keep them; ended ones are fine. Raises the first failure."""
+    for turn in old.turns:
         stopped = await stop_containers(
-            transaction.sessions, transaction.step_context, transaction.emit, turn, keep=True
+            transaction.sessions, transaction.step_context, transaction.emit, turn, keep=True, measured=old.measured
         )
         for _, failure in stopped.failures:
             raise failure

@@ -14,11 +14,9 @@ from sparkctl.commands.switch.switch_transaction import OwnershipLost, SwitchTra
 from sparkctl.concurrency import gather_or_cancel, run_in_background
 from sparkctl.context import CommandInterrupted
 from sparkctl.errors import DockerUnavailable, ExitCode, NodeError, OperationRefused, SparkctlError
-from sparkctl.model.container import Container
 from sparkctl.model.events import CommandEnded, Outcome
 from sparkctl.model.guard_state import GuardCoverage
 from sparkctl.model.memory_fit import MemoryFit
-from sparkctl.model.node import NodeName
 from sparkctl.model.switch_plan import FORWARD_STEPS, SwitchStep, distinguish_names
 from sparkctl.monitor.switch_journal_io import format_abandon_command, format_step_number, list_start_commands
 from sparkctl.profiles.launch_planning import choose_container_name
@@ -59,13 +57,13 @@ class SwitchStepRunner:
         transaction, interruptible = self.transaction, self.transaction.ctx.interrupt.run_interruptible
         steps = list_remaining_steps(first)
         ended: CommandEnded | None = None
-        alive: dict[NodeName, list[Container]] = {}
+        stops = forward_steps.OldStops((), {})
         if SwitchStep.STOPPING in steps:
             untouched = "interrupted before anything was stopped"
             try:
-                alive = await transaction.read_while_beginning(
+                stops = await transaction.read_while_beginning(
                     SwitchStep.STOPPING,
-                    lambda: interruptible(forward_steps.list_running_old_containers(transaction), untouched),
+                    lambda: interruptible(forward_steps.prepare_old_stops(transaction), untouched),
                 )
                 transaction.ctx.interrupt.raise_if_pressed(untouched)
             except CommandInterrupted as pressed:
@@ -73,10 +71,10 @@ class SwitchStepRunner:
                     raise
                 await transaction.delete_journal()
                 return self._build_end(Outcome.INTERRUPTED, ExitCode.INTERRUPTED, message=pressed.message)
-        async with run_in_background(*([self._wake_guards()] if alive else [])):
+        async with run_in_background(*([self._wake_guards()] if stops.turns else [])):
             if SwitchStep.STOPPING in steps:
                 await interruptible(
-                    forward_steps.stop_old_containers(transaction, alive), "interrupted while the old one stopped"
+                    forward_steps.stop_old_containers(transaction, stops), "interrupted while the old one stopped"
                 )
             if SwitchStep.RELEASING in steps:
                 fits = await transaction.read_while_beginning(

@@ -15,7 +15,7 @@ import sparkctl
 from sparkctl.cli.main import VERBS
 from sparkctl.engines import load_engine
 from sparkctl.engines.log_rules import FailureRule
-from sparkctl.engines.traps import build_trap_rules, load_traps
+from sparkctl.engines.traps import load_traps
 from sparkctl.errors import InvalidInput
 from sparkctl.files import shipped_profiles_dir
 from sparkctl.logs.verdict_builder import suggest_field_change
@@ -26,7 +26,7 @@ from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.profiles.profile_lint import lint_profile, lint_profile_file
 from sparkctl.profiles.setting_proof import SettingProof
 from tests.support.run_command import run_demo
-from tests.unit.commands.test_printed_commands import find_command, list_commands, list_rules
+from tests.unit.commands.test_printed_commands import find_command, list_commands
 from tests.unit.engines.trap_cases import PROFILE_CASES
 
 SHIPPED = ProfileLibrary(user=shipped_profiles_dir() / "none")
@@ -269,7 +269,7 @@ _SHARE_NAMES = ("fraction", "utilization", "ratio")
 def list_changing_rules(engine: str) -> Iterator[FailureRule]:
     """The rules of an engine that change a field, each change once."""
     seen = set()
-    for rule in (*list_rules(engine), *build_trap_rules(engine)):
+    for rule in load_engine(engine).log_rules.rules:
         key = (rule.field, rule.value, rule.change)
         if rule.field is not None and (rule.value or rule.change) and key not in seen:
             seen.add(key)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -65,6 +66,38 @@ def test_the_script_reads_this_machine(shell: str, tmp_path: Path) -> None:
     assert inspection.listening is not None
     assert inspection.docker is not None
     assert inspection.kernel_settings is not None
+
+
+@linux
+@pytest.mark.parametrize("has_ss", [True, False])
+def test_ports_are_found_with_ss_and_without(tmp_path: Path, has_ss: bool) -> None:
+    (tmp_path / "ss").write_text("#!/bin/sh\nexit 1\n")
+    (tmp_path / "ss").chmod(0o755)
+    if has_ss and not shutil.which("ss"):
+        pytest.skip("no ss here")
+    path = os.environ["PATH"] if has_ss else f"{tmp_path}:{os.environ['PATH']}"
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as client:
+        done = subprocess.run(
+            build_inspection_command("listen"),
+            input=read_inspection_script(),
+            capture_output=True,
+            timeout=30,
+            env={**os.environ, "PATH": path},
+        )
+        found = decode_inspection(done.stdout).listening
+        assert found is not None
+        assert server.getsockname()[1] in found
+        assert client.getsockname()[1] not in found, "it talks, and does not listen"
+    assert (b"LISTEN" in done.stdout) is has_ss
+
+
+def test_addresses_of_ss_are_read_in_each_form() -> None:
+    lines = (
+        "LISTEN 0 4096 127.0.0.53%lo:53 0.0.0.0:*",
+        "LISTEN 0 128 [::]:22 [::]:*",
+        "LISTEN   0   5   *:8101   *:* ",
+    )
+    assert decode_inspection("\n".join(("@@ listen", *lines, "@@ end")).encode()).listening == {53, 22, 8101}
 
 
 @linux
