@@ -44,7 +44,7 @@ from sparkctl.model.node import NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.model.profile import Profile
 from sparkctl.model.switch_plan import SwitchStep
-from sparkctl.model.text.log_line import list_texts
+from sparkctl.model.text.log_line import join_texts
 from sparkctl.model.text.sanitize import sanitize_line, sanitize_lines
 from sparkctl.model.text.units import GIB, format_duration
 from sparkctl.views.event_text import (
@@ -437,7 +437,13 @@ class LogPrinter(TextPrinter):
             return super().print_event(event)
         from sparkctl.engines.line_preparer import split_carriage_returns
 
-        texts = [split_carriage_returns(text)[-1] if "\r" in text else text for text in list_texts(event.lines)]
+        if (
+            not self.timestamps
+            and event.rank is None
+            and stdout.print_if_printable(join_texts(event.lines), len(event.lines))
+        ):
+            return None
+        texts = [split_carriage_returns(line.text)[-1] if "\r" in line.text else line.text for line in event.lines]
         if self.timestamps:
             texts = [f"{line.when} {text}" for line, text in zip(event.lines, texts, strict=True)]
         if event.rank is not None:

@@ -35,7 +35,7 @@ from sparkctl.history.model import OperationKind
 from sparkctl.logs.line_patterns import drop_own_requests, is_own_request, parse_log_time
 from sparkctl.logs.rank_verdict import measure_clock_offset
 from sparkctl.logs.reader import LogFeed, read_log
-from sparkctl.model.container import Container
+from sparkctl.model.container import Container, shorten_id
 from sparkctl.model.events import CommandEnded, Emit, Event, LogArrived, Outcome, WarningEmitted
 from sparkctl.model.guard_state import GuardReceipt
 from sparkctl.model.launch_plan import ContainerLabel
@@ -326,7 +326,7 @@ class _ShowLogRun:
 
     def _build_follow_end(self, node: NodeName, container: Container, removed: bool = False) -> CommandEnded:
         saved = next(
-            (log for log in self._list_saved_logs([node]) if log.short_container_id == container.id[:12]), None
+            (log for log in self._list_saved_logs([node]) if log.short_container_id == shorten_id(container.id)), None
         )
         code = "" if container.exit_code is None else f" with exit code {container.exit_code}"
         what = "was removed from" if removed else "has ended on"
@@ -457,7 +457,7 @@ def find_saved_logs_of_start(
     the head's first; only this one where the history does not have the start.
     """
     for one in ctx.history.list_operations(saved.instance, most=-1):
-        ids = {share.node: (share.container or "")[:12] for share in one.shares}
+        ids = {share.node: shorten_id(share.container or "") for share in one.shares}
         if one.kind is OperationKind.START and saved.short_container_id in ids.values():
             there = {log.short_container_id: log for log in logs}
             found = [(there.get(ids.get(node, "")), index) for index, node in enumerate(one.nodes)]

@@ -22,6 +22,7 @@ from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.memory_fit import CheckpointFiles, EstimatePart, EstimateSource
 from sparkctl.model.text.sanitize import load_json_map
 from sparkctl.model.text.units import GIB, format_gib
+from sparkctl.model.verdict import FieldChange
 
 CUDA_CONTEXT_BYTES = int(2.3 * GIB)
 CUDA_CONTEXT_EVIDENCE = "three engine processes on a GB10 held 7 GiB in addition to what they had asked for"
@@ -273,19 +274,19 @@ def find_unresolved_flag(engine: str, words: CommandFlags) -> tuple[str, str] | 
     return None
 
 
-def find_invalid_memory_flag(engine: str, words: CommandFlags) -> tuple[str, str] | None:
-    """Return what is wrong with a deciding flag, and what to do; None if all are valid."""
+def find_invalid_memory_flag(engine: str, words: CommandFlags) -> tuple[str, FieldChange] | None:
+    """Return what is wrong with a deciding flag, and what to set; None if all are valid."""
     known = load_engine(engine)
     flags = known.share_flags
     text = words.get_value(*flags)
     if text is not None and not has_shell_expansion(text) and words.get_fraction(*flags) is None:
         what = f"args.{flags[0]} is {text or 'without a value'}: it is a share of memory, more than 0 and at most 1"
-        return what, f"--set args.{flags[0]}={_suggest_share(text)}"
+        return what, FieldChange(f"args.{flags[0]}", _suggest_share(text))
     flags = known.context_flags
     text = words.get_value(*flags)
     if text is not None and not has_shell_expansion(text) and not known.context_pattern.fullmatch(text):
         what = f"args.{flags[0]} is {text or 'without a value'}: it is a number of tokens"
-        return what, f"--set args.{flags[0]}=32768"
+        return what, FieldChange(f"args.{flags[0]}", "32768")
     return None
 
 

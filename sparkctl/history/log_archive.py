@@ -246,7 +246,7 @@ class LogArchive:
         """Note that no token of this container's model was seen yet, whatever becomes of the start. Raises OSError."""
         folder = self._awaited_folder(node)
         make_private_directory(folder)
-        for old in sorted(folder.iterdir(), key=lambda path: path.stat().st_mtime)[: -_MAX_LOGS + 1]:
+        for old in sorted(folder.iterdir(), key=_read_modification_time)[: -_MAX_LOGS + 1]:
             old.unlink(missing_ok=True)
         (folder / shorten_id(container_id)).touch(0o600)
 
@@ -323,3 +323,11 @@ def _sort_newest_first(logs: Iterable[SavedLog]) -> list[SavedLog]:
 
 def _file_size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
+
+
+def _read_modification_time(path: Path) -> float:
+    """Return when a file was changed, in unix seconds; 0 where another process has just deleted it."""
+    try:
+        return path.stat().st_mtime
+    except FileNotFoundError:
+        return 0.0

@@ -24,6 +24,7 @@ from sparkctl.history.expected_durations import (
     is_duration,
 )
 from sparkctl.history.log_archive import LogArchive
+from sparkctl.model.container import shorten_id
 from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.median import compute_median
 from sparkctl.model.node import NodeName
@@ -124,7 +125,7 @@ class OperationHistory(LogArchive):
         """Record that a start failed at unix time ``when``. The same container counts once; a start without one each time."""
         from sparkctl.history.model import NodeResult
 
-        share = NodeResult(node=NodeName(node), instance=profile, container=container[:12] or None, cause=cause)
+        share = NodeResult(node=NodeName(node), instance=profile, container=shorten_id(container) or None, cause=cause)
         self._record_single_start(profile, digest, None, share, when)
 
     def _record_single_start(
@@ -369,7 +370,7 @@ class OperationHistory(LogArchive):
             return  # nothing was ever started from here
         with suppress(DatabaseUnavailable):
             self._file.write_transaction(
-                lambda file: tables.write_engine_figures(file, container[:12], accept_length, tokens_per_second)
+                lambda file: tables.write_engine_figures(file, shorten_id(container), accept_length, tokens_per_second)
             )
 
     def _write_or_raise(self, work: Callable[[sqlite3.Connection], None]) -> None:

@@ -17,7 +17,7 @@ from functools import lru_cache
 from sparkctl.model.launch_plan import REQUEST_MARK
 from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.text import lazy_pattern
-from sparkctl.model.text.log_line import LogLine, list_texts
+from sparkctl.model.text.log_line import LogLine, join_texts
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.verdict import FailureCause
 
@@ -794,6 +794,6 @@ def is_own_request(text: str) -> bool:
 
 def drop_own_requests(lines: Sequence[LogLine]) -> Sequence[LogLine]:
     """Return the lines without those of our own questions; the numbers stay the log's own."""
-    if REQUEST_MARK not in "\n".join(list_texts(lines)):  # five times as fast as a look at each
+    if REQUEST_MARK not in join_texts(lines):  # five times as fast as a look at each
         return lines
     return tuple(line for line in lines if not is_own_request(line.text))

@@ -286,7 +286,6 @@ class LogFeed:
                     lines = self._masker.mask_batch(raw)
                     self._note_newest(lines)
                     yield _shift_numbers(lines, self._offset or 0)
-                    await yield_to_input()
             if self._begin_reader() or await self._join_reader():
                 return
             if not has_new and reader.end == end:  # nothing was written meanwhile: both are at the end of the log
@@ -367,7 +366,6 @@ async def read_log(
     async with aclosing(stream.read_available()) as batches:
         async for lines in batches:
             yield masker.mask_batch(lines)
-            await yield_to_input()
 
 
 async def analyze_log(

@@ -76,5 +76,5 @@ class Container:
 
 
 def shorten_id(identity: str) -> str:
-    """Return the first digits of an image's id, a digest or a hash, as Docker lists them."""
+    """Return the first digits of the id of a container or an image, a digest or a hash, as Docker lists them."""
     return identity.removeprefix("sha256:")[:SHORT_ID_DIGITS]

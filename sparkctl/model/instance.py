@@ -31,6 +31,8 @@ class InstanceView:
 
     ``needs``: the instances that it cannot work without, as "orpheus-llm@spark2". ``needed_by``: the live ones that cannot
     work without it.
+
+    ``probe``: how its start is proved, from its label: "speech" for what speaks.
     """
 
     name: str
@@ -64,6 +66,7 @@ class InstanceView:
     reference: ComparableReference | None = None
     needs: tuple[str, ...] = ()
     needed_by: tuple[str, ...] = ()
+    probe: str | None = None
 
     @property
     def rank_position(self) -> tuple[int, int] | None:

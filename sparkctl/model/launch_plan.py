@@ -84,6 +84,13 @@ class DockerRunSpec(ContainerSpec):
 REQUEST_MARK = "by=sparkctl"  # in the query of our own requests to an engine, whose log names them
 PROVED_PROBES = ("speech", "embeddings", "rerank", "http")  # one that answers without proof is up, and not ready
 PROBE_KINDS = ("completions", "chat", *PROVED_PROBES, "none")
+_WORK_WITHOUT_TOKENS = {"speech": "sound", "embeddings": "vectors", "rerank": "scores"}  # by probe
+
+
+def explain_no_tokens(name: str, probe: str | None) -> str | None:
+    """Return why there is nothing to measure of a service that its ``probe`` shows to give no tokens; None for others."""
+    what = _WORK_WITHOUT_TOKENS.get(probe or "")
+    return None if what is None else f"{name} gives {what}: there are no tokens to measure"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

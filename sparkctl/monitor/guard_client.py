@@ -15,6 +15,7 @@ from dataclasses import fields, replace
 from sparkctl.context import CommandContext
 from sparkctl.errors import GuardNotResponding, GuardUnavailable, NodeError
 from sparkctl.files import load_state_file
+from sparkctl.model.container import shorten_id
 from sparkctl.model.guard_state import (
     GuardEvent,
     GuardMemoryReading,
@@ -338,7 +339,7 @@ def _decode_receipt(line: bytes) -> GuardReceipt | None:
 
 def save_receipt(ctx: CommandContext, session: NodeSession, receipt: GuardReceipt, warn: Callable[[str], None]) -> bool:
     """Save a receipt beside the container's log and record the failed start; return False if it was saved before."""
-    instance, node = receipt.instance or receipt.container[:12], session.node.name
+    instance, node = receipt.instance or shorten_id(receipt.container), session.node.name
     try:
         if ctx.history.find_receipt(instance, node, receipt.container) is not None:
             return False

@@ -379,11 +379,13 @@ async def build_instance_view(session: NodeSession, container: Container, memory
         phase, step, detail = Phase.UNKNOWN, None, error.message
     if phase is Phase.READY and container.id in session.awaited:
         phase, step = Phase.WARMING, Step("first token")
+    rule = parse_ready_rule_label(container, needs_line=False)
     return replace(
         view,
         phase=phase,
         step=step,
         detail=detail,
+        probe=None if rule is None else rule.probe,
         profile=container.get_label(ContainerLabel.PROFILE),
         engine=container.get_label(ContainerLabel.ENGINE),
         operator=container.get_label(ContainerLabel.OPERATOR),

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from sparkctl.commands.arm_guard import GuardStatus
 from sparkctl.logs.start_verdict import describe_guard_kill
+from sparkctl.model.container import shorten_id
 from sparkctl.model.finding import Severity
 from sparkctl.model.guard_state import (
     LEASE_EXPIRED_PREFIX,
@@ -108,6 +109,6 @@ def _format_watches(watches: Sequence[GuardWatch], now: float) -> list[str]:
 
 
 def _format_receipt(receipt: GuardReceipt, node: str) -> str:
-    instance = sanitize_line(receipt.instance or receipt.container[:12])
+    instance = sanitize_line(receipt.instance or shorten_id(receipt.container))
     when = format_date_time(receipt.at, has_seconds=True)
     return f"    {when}  stopped {instance}: {describe_guard_kill(receipt)}   sparkctl logs {instance} --node {node}"

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sparkctl.history.model import NodeResult, OperationKind, OperationRecord
+from sparkctl.model.container import shorten_id
 from sparkctl.model.json_codec import to_json_data
 from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.phase import PhaseDuration, Step
@@ -444,7 +445,7 @@ def _render_node_facts(share: NodeResult) -> Iterator[TextRow]:
         took += f", {format_byte_rate(share.received / share.seconds)}" if share.seconds else ""
         yield _render_label_value("came", f"{format_size(share.received)}{took}")
     known = (
-        ("container", share.container and share.container[:12]),
+        ("container", share.container and shorten_id(share.container)),
         ("digest", share.image_digest),
         ("driver", share.driver),
         ("kernel", share.kernel),

@@ -7,6 +7,7 @@ from enum import StrEnum
 from itertools import groupby
 
 from sparkctl.logs.search import FilterPattern
+from sparkctl.model.container import shorten_id
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.sample import CpuCluster, NodeProcess, Sample
@@ -132,7 +133,7 @@ class NodeScreenModel:
         if one.container is None:
             return one.unit or ""
         instance = self.find_owner(one)
-        return one.container[:12] if instance is None else instance.name
+        return shorten_id(one.container) if instance is None else instance.name
 
     def find_owner(self, one: NodeProcess) -> InstanceView | None:
         """Return the instance that a process belongs to, also one that is not ours."""

@@ -96,6 +96,20 @@ async def test_who_answers_somebody_is_stopped_by_its_typed_name_alone(
         assert sparks.docker["spark2"].running
 
 
+async def test_a_voice_is_not_offered_to_be_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with (
+        SimulatedSparks("speech", **FAST) as sparks,
+        open_demo_panel(sparks, tmp_path, monkeypatch, size=(200, 60)) as pilot,
+    ):
+        await wait_for_text(pilot, "orpheus-tts   orpheus-fastapi")
+        await pilot.press("tab")
+        await wait_for_text(pilot, lambda text: "x stop" in text and "B measure" not in text)
+        await pilot.press("B")
+        await wait_until_true(
+            pilot, lambda: "orpheus-tts gives sound: there are no tokens to measure" in " ".join(read_toasts(pilot))
+        )
+
+
 async def test_a_profile_is_picked_started_and_gets_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with SimulatedSparks("empty", **FAST) as sparks, open_demo_panel(sparks, tmp_path, monkeypatch) as pilot:
         await wait_for_text(pilot, lambda text: text.count("○ nothing runs") == 2)

@@ -60,7 +60,7 @@ from sparkctl.model.events import (
     SwitchPlanned,
     WarningEmitted,
 )
-from sparkctl.model.launch_plan import ContainerLabel, DockerRunSpec, find_flag_value
+from sparkctl.model.launch_plan import ContainerLabel, DockerRunSpec, explain_no_tokens, find_flag_value
 from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.memory_fit import CheckpointFiles
 from sparkctl.model.missing_part import PartKind
@@ -93,7 +93,6 @@ _READ_SECONDS = 60.0
 _VERSION_SECONDS, _MAX_VERSION_CHARS = 5.0, 40
 _THOUGHT_TOKENS = 16  # of a question that shows whether an answer begins with thoughts
 _PARSER_FLAGS = ("reasoning-parser", "reasoning-format")
-_WORK_WITHOUT_TOKENS = {"speech": "sound", "embeddings": "vectors", "rerank": "scores"}  # by probe
 _RECEIPT_SECONDS = (0.0, 1.0, 2.0)  # seconds before each look for the guard's receipt
 PRESETS = {  # quick and owner are what owners of a Spark post: al-engr.com/qwen3.6-ngram-vs-nvfp4-mtp and -single-spark-sglang
     "quick": tuple(
@@ -420,9 +419,9 @@ async def _find_guard_action(ctx: CommandContext, emit: Emit, target: BenchTarge
 
 def refuse_without_tokens(name: str, probe: str | None) -> None:
     """Raise `OperationRefused` for a service that its ``probe`` shows to give no tokens."""
-    if (what := _WORK_WITHOUT_TOKENS.get(probe or "")) is not None:
+    if (why := explain_no_tokens(name, probe)) is not None:
         hint = f"hear it, with its speed: sparkctl say --instance {name} TEXT -o FILE" if probe == "speech" else None
-        raise OperationRefused(f"{name} gives {what}: there are no tokens to measure", hint)
+        raise OperationRefused(why, hint)
 
 
 async def find_target(stack: AsyncExitStack, ctx: CommandContext, request: MeasureInstance, emit: Emit) -> BenchTarget:

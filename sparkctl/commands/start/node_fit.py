@@ -44,7 +44,6 @@ from sparkctl.profiles.profile_lint import (
     complete_changes,
     is_mendable_trap,
     list_objections,
-    parse_setting_change,
 )
 from sparkctl.profiles.setting_proof import CommandWithChanges, SettingProof
 from sparkctl.transport.docker.docker_responses import DockerInfo
@@ -179,7 +178,16 @@ def memory_budget_of_view(view: NodeTelemetryView, instance: str) -> MemoryBudge
     )
 
 
-_SET_FLAG = "--set "
+class InvalidMemoryFlag(InvalidInput):
+    """A flag that decides about memory has an impossible value. ``change``: what to set in its place."""
+
+    def __init__(self, message: str, change: FieldChange) -> None:
+        super().__init__(message, _format_settings((change,)))
+        self.change = change
+
+
+def _format_settings(changes: Sequence[FieldChange]) -> str:
+    return " ".join(f"--set {one.set_argument}" for one in changes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,8 +209,8 @@ class MeasuredNode:
         """Return whether a profile fits. Raises `InvalidInput` where it cannot be launched."""
         try:
             return self._calculate(profile, replaced)
-        except InvalidInput as error:
-            error.hint = self._choose_accepted_value(profile, error.hint, replaced)
+        except InvalidMemoryFlag as error:
+            error.hint = _format_settings(self._choose_accepted_changes(profile, error.change, replaced))
             raise
 
     def _calculate(self, profile: Profile, replaced: frozenset[str]) -> MemoryFit:
@@ -211,21 +219,20 @@ class MeasuredNode:
             replaced=replaced, loading_ids=self.loading_ids, node_count=self.node_count, reserved=self.reserved,
         )  # fmt: skip
 
-    def _choose_accepted_value(self, profile: Profile, hint: str | None, replaced: frozenset[str]) -> str | None:
-        """Return the hint on an impossible value, with the value that the check and the estimate accept: no second advice follows."""
-        if hint is None or not hint.startswith(_SET_FLAG):
-            return hint
+    def _choose_accepted_changes(
+        self, profile: Profile, change: FieldChange, replaced: frozenset[str]
+    ) -> Sequence[FieldChange]:
+        """Return what to set in place of an impossible value that the check and the estimate accept: no second advice follows."""
 
         def set_flags(changes: Sequence[FieldChange]) -> Profile:
             values = {one.field.removeprefix("args."): one.value for one in changes}
             return replace(profile, args=tuple((name, values.get(name, old)) for name, old in profile.args))
 
-        change = parse_setting_change(hint.removeprefix(_SET_FLAG))
         known = [one for one in list_objections(profile) if not is_mendable_trap(one)]
         with suppress(InvalidInput):
             accepted = complete_changes((change,), known, set_flags, lambda one: [self._calculate(one, replaced)])
-            return " ".join(_SET_FLAG + one.set_argument for one in accepted or (change,))
-        return hint
+            return accepted or (change,)
+        return (change,)
 
     def evaluate_in_place(self, profile: Profile) -> MemoryFit:
         """Return whether it fits where the running instance of its name has ended."""
@@ -247,7 +254,7 @@ def calculate_fit(
 ) -> MemoryFit:  # fmt: skip
     """Return whether the launch fits with what runs there. Raises `InvalidInput` for an impossible flag value."""
     if (wrong := find_invalid_memory_flag(profile.engine, CommandFlags(plan.command, plan.entrypoint))) is not None:
-        raise InvalidInput(*(redact(one, plan.secret_values) for one in wrong))
+        raise InvalidMemoryFlag(redact(wrong[0], plan.secret_values), wrong[1])
     budget = read_memory_budget(inspection, containers, replaced, loading_ids)
     if budget is not None and reserved:
         budget = replace(budget, reserved=reserved)

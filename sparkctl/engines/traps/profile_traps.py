@@ -42,21 +42,19 @@ def check_traps(
     """
 
     usual = profile.start.expected if usual is None else usual
-    variables = _collect_variables(profile, file_variables)
+    given = _GivenProfile(profile, settings, _collect_variables(profile, file_variables), usual)
     for trap in load_traps():
         if not trap.when or not trap.concerns_engine(profile.engine):
             continue
         if trap.versions is not None and (version is None or not is_version_within(version, trap.versions)):
             continue
-        met = (_find_sight(subject, test, usual, profile, settings, variables) for subject, test in trap.when.items())
+        met = (_find_sight(subject, test, given) for subject, test in trap.when.items())
         sights = [sight for sight in met if sight is not None]
         if len(sights) < len(trap.when):
             continue
-        if any(
-            _find_sight(subject, test, usual, profile, settings, variables) for subject, test in trap.unless.items()
-        ):
+        if any(_find_sight(subject, test, given) for subject, test in trap.unless.items()):
             continue
-        missing = [one for one in trap.caches if not _is_kept(one, profile, variables)]
+        missing = [one for one in trap.caches if not _is_kept(one, given)]
         if trap.caches and not missing:
             continue
         first = sights[0]
@@ -104,6 +102,19 @@ class _Sight:
 
 # By name: the value that the engine gets, and where it is set.
 _Variables = Mapping[str, tuple[str, FieldPath]]
+
+
+@dataclass(frozen=True, slots=True)
+class _GivenProfile:
+    """What is held against the traps: a profile, its flags (None for an engine without a catalogue), the variables that the
+    engine gets, and the seconds that such a start usually takes (None: not known)."""
+
+    profile: Profile
+    settings: FlagSettings | None
+    variables: _Variables
+    usual: float | None
+
+
 _ASSIGNMENT = re.compile(r"(?P<name>[A-Z_][A-Z0-9_]*)=(?P<value>.*)", re.DOTALL)
 
 
@@ -123,11 +134,11 @@ def _collect_variables(profile: Profile, file_variables: Sequence[tuple[str, str
     return found
 
 
-def _is_kept(cache: EngineCache, profile: Profile, variables: _Variables) -> bool:
+def _is_kept(cache: EngineCache, given: _GivenProfile) -> bool:
     """Tell whether what an engine compiles outlives the container: in a mount that may be written, or where a variable puts it."""
-    if any(variables.get(name, ("",))[0] for name in cache.moved_by):
+    if any(given.variables.get(name, ("",))[0] for name in cache.moved_by):
         return True
-    for text in profile.mounts:
+    for text in given.profile.mounts:
         _, target, *options = text.split(":")
         place = f"{target.rstrip('/')}/"
         if options == ["ro"]:
@@ -145,24 +156,23 @@ def _join_words(words: Sequence[str]) -> str:
     return " and ".join(filter(None, (", ".join(words[:-1]), words[-1]))) if words else ""
 
 
-def _find_sight(
-    subject: str, test: str, usual: float | None, profile: Profile, settings: FlagSettings | None, variables: _Variables
-) -> _Sight | None:
+def _find_sight(subject: str, test: str, given: _GivenProfile) -> _Sight | None:
     """Return what the profile says of a subject if it meets the test, else None. Of several, with ``|`` between, any may meet it;
     for ``unset`` and ``!`` the first of which the profile says something decides.
     """
-    sights = [_look_up_one(one, profile, settings, variables) for one in subject.split("|")]
+    sights = [_look_up_one(one, given) for one in subject.split("|")]
     if test == _UNSET or test.startswith(_NOT):
         sights = [next((sight for sight in sights if sight.texts), sights[0])]
-    return next((sight for sight in sights if _meets(sight, test, usual)), None)
+    return next((sight for sight in sights if _meets(sight, test, given.usual)), None)
 
 
-def _look_up_one(subject: str, profile: Profile, settings: FlagSettings | None, variables: _Variables) -> _Sight:
+def _look_up_one(subject: str, given: _GivenProfile) -> _Sight:
+    profile = given.profile
     if subject.startswith("-"):
-        return _look_up_flag(subject, profile, settings)
+        return _look_up_flag(subject, profile, given.settings)
     head, _, name = subject.partition(".")
     if head == "env":
-        value, where = variables.get(name, (None, ("env", name)))
+        value, where = given.variables.get(name, (None, ("env", name)))
         return _Sight(() if value is None else (value,), where, name=name)
     if head == "container":
         return _look_up_container(name, profile)

@@ -28,15 +28,15 @@ class LogLine:
 class LogLineBlock(Sequence[LogLine]):
     """The whole lines of one read, in columns: they are made when one is asked for. Most are only masked and printed."""
 
-    __slots__ = ("_first", "_lines", "_stamps", "_streams", "texts")
+    __slots__ = ("_first", "_lines", "_stamps", "_streams", "joined")
 
-    def __init__(self, first: int, stamps: Sequence[bytes], texts: list[str], streams: Sequence[str]) -> None:
-        self.texts = texts
+    def __init__(self, first: int, stamps: Sequence[bytes], joined: str, streams: Sequence[str]) -> None:
+        self.joined = joined  # the texts with newlines between, none within
         self._first, self._stamps, self._streams = first, stamps, streams
         self._lines: tuple[LogLine, ...] | None = None
 
     def __len__(self) -> int:
-        return len(self.texts)
+        return len(self._stamps)
 
     @overload
     def __getitem__(self, at: int) -> LogLine: ...
@@ -51,10 +51,10 @@ class LogLineBlock(Sequence[LogLine]):
     def _make_lines(self) -> tuple[LogLine, ...]:
         if self._lines is None:
             whens = map(str, self._stamps, repeat("ascii"), repeat("replace"))
-            self._lines = tuple(map(LogLine, whens, self.texts, count(self._first), self._streams))
+            self._lines = tuple(map(LogLine, whens, self.joined.split("\n"), count(self._first), self._streams))
         return self._lines
 
 
-def list_texts(lines: Sequence[LogLine]) -> list[str]:
-    """Return the texts of lines, not to be changed."""
-    return lines.texts if isinstance(lines, LogLineBlock) else [line.text for line in lines]
+def join_texts(lines: Sequence[LogLine]) -> str:
+    """Return the texts of lines with newlines between."""
+    return lines.joined if isinstance(lines, LogLineBlock) else "\n".join([line.text for line in lines])

@@ -14,7 +14,7 @@ from functools import lru_cache
 
 from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.text import lazy_pattern
-from sparkctl.model.text.log_line import LogLine, list_texts
+from sparkctl.model.text.log_line import LogLine, join_texts
 
 MASK = "••••••"
 _SECRET_NAME_PATTERN = lazy_pattern.compile(
@@ -811,11 +811,10 @@ def mask_log_lines(lines: Sequence[LogLine], secrets: Collection[str]) -> Sequen
 
     A cheap check of the whole batch tells which lines `redact` could change: most differ in their numbers alone.
     """
-    texts = list_texts(lines)
-    block = "\n".join(texts)
+    block = join_texts(lines)
     forms = block.translate(_ONE_DIGIT).split("\n") if block.isascii() else []
-    if len(forms) != len(texts):
-        forms = [text.translate(_ONE_DIGIT) for text in texts]
+    if len(forms) != len(lines):
+        forms = [line.text.translate(_ONE_DIGIT) for line in lines]
     suspects = {form for form in set(forms) if _has_secret(form)}
     known = [secret for secret in secrets if secret in block]
     if not suspects and not known and "@" not in block:
@@ -823,9 +822,11 @@ def mask_log_lines(lines: Sequence[LogLine], secrets: Collection[str]) -> Sequen
     return tuple(
         [
             _redact_log_line(line, secrets)
-            if form in suspects or ("@" in text and _has_url(text)) or any(secret in text for secret in known)
+            if form in suspects
+            or ("@" in line.text and _has_url(line.text))
+            or any(secret in line.text for secret in known)
             else line
-            for line, text, form in zip(lines, texts, forms, strict=True)
+            for line, form in zip(lines, forms, strict=True)
         ]
     )
 
@@ -845,7 +846,7 @@ class LineMasker:
 
     def mask_batch(self, lines: Sequence[LogLine]) -> Sequence[LogLine]:
         """Return the next lines with secrets masked."""
-        if not self._key_lines and "PRIVATE KEY-----" not in "\n".join(list_texts(lines)):
+        if not self._key_lines and "PRIVATE KEY-----" not in join_texts(lines):
             return mask_log_lines(lines, self._secrets)
         found: list[LogLine] = []
         for line in lines:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from sparkctl.errors import FREE_DOCKER_DISK
+from sparkctl.model.container import shorten_id
 from sparkctl.model.engine_metrics import EngineActivity
 from sparkctl.model.finding import Finding, FindingEvidence, FindingKind, Severity
 from sparkctl.model.instance import InstanceView
@@ -282,7 +283,9 @@ class OrphanProcessDetector:
                 FindingEvidence("GPU memory", format_gib(gpu_memory), None, "nvml"),
                 FindingEvidence("pid", str(process.pid), None, "proc"),
                 FindingEvidence("parent", str(process.parent), None, "proc"),
-                FindingEvidence("container", process.container[:12] if process.container else "none", None, "cgroup"),
+                FindingEvidence(
+                    "container", shorten_id(process.container) if process.container else "none", None, "cgroup"
+                ),
             ]
             found.append(
                 Finding(
@@ -463,7 +466,7 @@ class KernelEventDetector:
 def _build_finding(snapshot: NodeSnapshot, events: Sequence[KernelEvent]) -> Finding:
     last, count = events[-1], sum(one.count for one in events)
     instance = find_instance_name(last.container, snapshot.instances or ())
-    whose = "" if last.container is None else f" (of {instance or 'container ' + last.container[:12]})"
+    whose = "" if last.container is None else f" (of {instance or 'container ' + shorten_id(last.container)})"
     return Finding(
         FindingKind.KERNEL,
         rate_kernel_events(events),

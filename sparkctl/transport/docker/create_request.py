@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
+from sparkctl.model.container import shorten_id
 from sparkctl.model.launch_plan import DockerRunSpec, LaunchPlan, Mount
 from sparkctl.model.text.units import GIB, MIB, parse_size
 
@@ -320,7 +321,7 @@ def _parse_options(config: Json, host: Json, own: Json, key: str) -> Iterator[tu
     for option, field in (("user", "User"), ("workdir", "WorkingDir"), ("stop-signal", "StopSignal")):
         if (value := _get_text(config, field)) and value != _get_text(own, field):
             yield option, value
-    if (name := _get_text(config, "Hostname")) and name != key[:12] and _get_text(host, "NetworkMode") != "host":
+    if (name := _get_text(config, "Hostname")) and name != shorten_id(key) and _get_text(host, "NetworkMode") != "host":
         yield "hostname", name
     for option, field, format_value in _HOST_FIELD_FORMATS:
         current = host.get(field)

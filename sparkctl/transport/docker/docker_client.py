@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, TypeVar
+from typing import IO, TYPE_CHECKING
 from urllib.parse import quote
 
 from sparkctl.errors import DockerBusy, DockerError, DockerUnavailable, InvalidInput, SparkctlError
@@ -50,7 +50,6 @@ _EVENT_DELAYS = (1, 5)
 _PULL_SILENCE_SECONDS = (
     600.0  # seconds without a word while an image comes: Docker says nothing while it checks a layer
 )
-T = TypeVar("T")
 
 
 def preload_docker_sdk() -> None:
@@ -300,7 +299,7 @@ class DockerClient:
             raise self._explain_refusal(answer.status, answer.body.decode("utf-8", "replace"))
         return answer
 
-    async def _call_sdk(self, call: Callable[[APIClient], T], limit: float) -> T:
+    async def _call_sdk(self, call: Callable[[APIClient], None], limit: float) -> None:
         """Run one SDK call in a thread, because it blocks, with its own client, as that is not documented as thread-safe."""
         import docker  # imported late: it takes a tenth of a second
         import docker.errors
@@ -310,15 +309,15 @@ class DockerClient:
         version = await self.api_version()
         path = await self._link.docker_socket()
 
-        def run_call() -> T:
+        def run_call() -> None:
             client = docker.APIClient(base_url=f"unix://{path}", version=version, timeout=max(1, round(limit)))
             try:
-                return call(client)
+                call(client)
             finally:
                 client.close()
 
         try:
-            return await asyncio.to_thread(run_call)
+            await asyncio.to_thread(run_call)
         except docker.errors.APIError as error:
             raise self._explain_refusal(error.status_code or 0, str(error.explanation or error)) from error
         except requests.exceptions.Timeout as error:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 import struct
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import field
 from datetime import date
 from itertools import repeat
@@ -78,6 +78,9 @@ class WholeLines(Sequence[LogFragment]):
         if isinstance(at, slice):
             return [*map(LogFragment, self.streams[at], self.stamps[at], self.texts[at], repeat(True))]
         return LogFragment(self.streams[at], self.stamps[at], self.texts[at], True)
+
+    def __iter__(self) -> Iterator[LogFragment]:
+        return iter(self[:])
 
 
 class _ChunkHeads(dict[bytes, tuple[int, int]]):
@@ -405,11 +408,11 @@ class LogLineAssembler:
             streams, stamps, texts, _ = zip(*pieces, strict=True)
             pieces = WholeLines(streams, stamps, texts)
         if isinstance(pieces, WholeLines) and not pending and max(map(len, pieces.texts)) <= MAX_LINE_BYTES:
-            plain = b"\n".join(pieces.texts).decode("utf-8", "replace").split("\n")
-            if len(plain) == len(pieces):
+            joined = b"\n".join(pieces.texts).decode("utf-8", "replace")
+            if joined.count("\n") == len(pieces) - 1:
                 self._number += len(pieces)
                 names = [*map(_STREAM_NAMES.__getitem__, pieces.streams)]
-                return LogLineBlock(number + 1, pieces.stamps, plain, names)
+                return LogLineBlock(number + 1, pieces.stamps, joined, names)
         lines: list[LogLine] = []
         for stream, stamp, text, whole in pieces:
             if whole and stream not in pending and len(text) <= MAX_LINE_BYTES:

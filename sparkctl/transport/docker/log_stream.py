@@ -12,6 +12,7 @@ from urllib.parse import quote, urlencode
 
 import h11
 
+from sparkctl.concurrency import yield_to_input
 from sparkctl.errors import ContainerNotFound, DockerError, DockerUnavailable
 from sparkctl.model.text.log_line import LogLine
 from sparkctl.transport import http_client
@@ -141,7 +142,7 @@ class ContainerLogStream:
                 self.on_gap()
             if lines:
                 yield lines
-            await asyncio.sleep(0)  # data that has already arrived would never yield to other tasks
+            await yield_to_input()  # data that has already arrived would never yield to other tasks
         if lines := self._joiner.add_fragments(parser.finish()):
             yield lines
 

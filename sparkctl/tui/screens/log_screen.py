@@ -14,6 +14,7 @@ from textual.widget import Widget
 from sparkctl.commands.actions import LOGS, Action, ActionContext, ActionId
 from sparkctl.logs.buffer import LogBuffer
 from sparkctl.logs.line_marker import LineMarker
+from sparkctl.model.container import shorten_id
 from sparkctl.model.finding import Severity
 from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.node import NodeName
@@ -294,7 +295,7 @@ class LogScreen(PanelScreen):
         if controller is None or controller.is_replaying:
             return []
         now = controller.store.find_instance(self._node, self._instance)
-        mine = None if now is None or now.container_id is None else now.container_id[:12]
+        mine = None if now is None or now.container_id is None else shorten_id(now.container_id)
         saved = controller.context.history.list_saved_logs(self._instance, [self._node])
         return [one for one in saved if one.short_container_id != mine]
 

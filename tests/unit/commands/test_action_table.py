@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,13 @@ RUNS = ActionContext(names=(NODE,), views=(VIEW,), node=NODE, instance="a", scre
 def test_every_id_has_its_action_and_no_key_does_two_things() -> None:
     assert {one.id for one in ACTIONS} == set(ActionId)
     assert find_key_conflicts(()) == ()
+
+
+def test_what_gives_no_tokens_is_not_offered_to_be_measured() -> None:
+    measure = find_action(ActionId.BENCH_RUN)
+    assert measure.why_not(RUNS) is None
+    voice = replace(VIEW, instances=(replace(ENGINE, probe="speech"),))
+    assert measure.why_not(replace(RUNS, views=(voice,))) == "a gives sound: there are no tokens to measure"
 
 
 def test_a_letter_means_the_same_on_every_screen() -> None:

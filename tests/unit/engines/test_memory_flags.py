@@ -6,9 +6,10 @@ import pytest
 
 from sparkctl.engines.engine_flags import CommandFlags
 from sparkctl.engines.memory_estimate import find_invalid_memory_flag, find_unresolved_flag
+from sparkctl.model.verdict import FieldChange
 
 
-def find_flag_problem(engine: str, command: str) -> tuple[str, str] | None:
+def find_flag_problem(engine: str, command: str) -> tuple[str, FieldChange] | None:
     return find_invalid_memory_flag(engine, CommandFlags(command.split()))
 
 
@@ -47,7 +48,7 @@ def test_an_impossible_memory_flag_is_named_with_a_remedy(engine: str, flag: str
     wrong = find_flag_problem(engine, f"serve --{flag} {value}")
     assert wrong is not None
     assert wrong[0].startswith(f"args.{flag} is {value}")
-    assert wrong[1] == f"--set args.{flag}{way}"
+    assert wrong[1].set_argument == f"args.{flag}{way}"
 
 
 def test_a_shell_variable_in_a_flag_is_unknown() -> None:

@@ -538,6 +538,11 @@ def test_containers_without_a_token_are_one_listing_of_a_node(history: Operation
         os.utime(history.directory / "awaited" / "spark1" / each[:12], (number, number))
     history.note_awaited_token("lena@10.0.0.2:2222", ID)
     assert history.list_awaited_tokens("spark1") == {each[:12] for each in ids[-20:]}, "old ones make room"
+    (history.directory / "awaited" / "spark1" / "gone").symlink_to(
+        "nowhere"
+    )  # as one that is deleted while it is listed
+    history.note_awaited_token("spark1", ids[-1])
+    assert "gone" not in history.list_awaited_tokens("spark1")
     history.note_token("qwen36", "spark1", ids[-1])
     history.note_token("qwen36", "spark1", ids[0])
     assert ids[-1][:12] not in history.list_awaited_tokens("spark1")

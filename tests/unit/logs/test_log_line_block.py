@@ -36,7 +36,9 @@ class Unread(Sequence[bytes]):
 
 
 def build_block() -> LogLineBlock:
-    return LogLineBlock(5, [format_stamp(at) for at in range(4)], TEXTS, ["stdout", "stderr", "stdout", "stdout"])
+    return LogLineBlock(
+        5, [format_stamp(at) for at in range(4)], "\n".join(TEXTS), ["stdout", "stderr", "stdout", "stdout"]
+    )
 
 
 def build_event(lines: Sequence[LogLine]) -> LogArrived:
@@ -51,14 +53,19 @@ def test_a_block_is_the_sequence_of_its_lines() -> None:
 
 
 def test_what_only_masks_and_prints_makes_no_lines(capsys: pytest.CaptureFixture[str]) -> None:
-    block = LogLineBlock(5, Unread(), TEXTS, ["stdout"] * 4)
+    block = LogLineBlock(5, Unread(), "a\n b\n\nlast", ["stdout"] * 4)
     lines = drop_own_requests(LineMasker({"hunter22"}).mask_batch(block))
     LogPrinter(timestamps=False).print_event(build_event(lines))
+    assert capsys.readouterr().out == "a\n b\n\nlast\n"
+
+
+def test_what_is_not_plain_is_printed_line_by_line(capsys: pytest.CaptureFixture[str]) -> None:
+    LogPrinter(timestamps=False).print_event(build_event(build_block()))
     assert capsys.readouterr().out == "a\nü\n 2%\nlast\n"
 
 
 def test_a_secret_in_a_block_is_masked() -> None:
-    block = LogLineBlock(5, [b""] * 2, ["the word is hunter22", "none"], ["stdout"] * 2)
+    block = LogLineBlock(5, [b""] * 2, "the word is hunter22\nnone", ["stdout"] * 2)
     masked = LineMasker({"hunter22"}).mask_batch(block)
     assert [line.number for line in masked] == [5, 6]
     assert "hunter22" not in "".join(line.text for line in masked)
