@@ -369,8 +369,8 @@ async def _inspect_switch_node(
         )
     emit_warning = emit if request.dry_run else None
     switch_journal_io.refuse_if_journal_found(session.node.name, ctx, inspection.journal, emit_warning)
-    images = await gather_or_cancel(*(session.docker.inspect_image(one.image) for _, one in (*own, *needed)))
-    containers, models = await gather_or_cancel(
+    images, containers, models = await gather_or_cancel(
+        gather_or_cancel(*(session.docker.inspect_image(one.image) for _, one in (*own, *needed))),
         session.docker.list_containers(),
         _read_model_files(session, [*own, *needed]),
     )
