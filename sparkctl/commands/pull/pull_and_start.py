@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import field, replace
+from typing import TYPE_CHECKING
 
 from sparkctl.commands.event_stream import build_end_from_error, run_in_turn
-from sparkctl.commands.start.image_registry import measure_images
 from sparkctl.commands.start.missing_parts import estimate_pull_times, read_missing_from_hub
 from sparkctl.commands.start.start_instance import start_instance
 from sparkctl.commands.start.start_needs import list_chain, start_with_needs
@@ -19,20 +19,32 @@ from sparkctl.model.events import CommandEnded, Event, MemoryFitEvaluated, Outco
 from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.missing_part import MissingPart, PartKind
 from sparkctl.model.questions import NonInteractivePrompter, PullQuestion
-from sparkctl.transport.hub_client import HubClient
+
+if TYPE_CHECKING:
+    from sparkctl.transport.hub_client import HubClient
 
 
 @dataclass(slots=True)
 class _SourceAnswers:
     """What the Hub and the registries answered: the question, the check of the memory and the pull ask each once."""
 
-    hub: HubClient
+    environ: Mapping[str, str]
     images: list[MissingPart] = field(default_factory=list)
+    _hub: HubClient | None = None
+
+    @property
+    def hub(self) -> HubClient:
+        """The one client of the Hub."""
+        if self._hub is None:
+            from sparkctl.transport.hub_client import HubClient  # imported late: most starts ask no Hub
+
+            self._hub = HubClient(self.environ)
+        return self._hub
 
 
 async def start_or_pull(ctx: CommandContext, request: StartInstance) -> AsyncGenerator[Event, None]:
     """Yield the events of a start. If it is refused because something is missing, ask whether to get that first."""
-    sources = _SourceAnswers(HubClient(request.environ))
+    sources = _SourceAnswers(request.environ)
     missing: list[tuple[str, MissingPart]] = []  # with the profile of each
     withheld: list[PartsMissing] = []  # the question that follows names them with their sizes, and so does the pull
     if not request.pull:
@@ -106,6 +118,8 @@ async def _measure_images(
     ctx: CommandContext, request: StartInstance, parts: Sequence[MissingPart]
 ) -> tuple[MissingPart, ...]:
     """Return the parts, images with their size where their registry tells it, and how long each takes."""
+    from sparkctl.commands.start.image_registry import measure_images  # imported late: most starts ask no registry
+
     found = list[MissingPart]()
     nodes = {one.name: one for each in list_chain(request) for one in each.nodes}
     for part in parts:
