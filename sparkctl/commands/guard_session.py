@@ -35,7 +35,7 @@ from sparkctl.model.phase import Phase, Step
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.units import format_gib
 from sparkctl.monitor import guard_client
-from sparkctl.monitor.guard_client import GuardClient
+from sparkctl.monitor.guard_client import GuardClient, GuardDirectory
 from sparkctl.transport.node_session import NodeSession
 
 _LEASE_SECONDS = 1.5  # seconds between two messages about weights; the guard's lease lasts four
@@ -350,18 +350,22 @@ async def wake_guard(session: NodeSession) -> None:
 
 
 async def stop_watching_containers(
-    session: NodeSession, ctx: CommandContext, emit: Emit, containers: Sequence[str]
+    session: NodeSession,
+    ctx: CommandContext,
+    emit: Emit,
+    containers: Sequence[str],
+    left: GuardDirectory | None = None,
 ) -> None:
     """Tell the guard, if one runs, to stop watching these containers, which are stopped; save its receipts about them.
 
-    Errors are ignored: a watch ends with its container anyway.
+    ``left``: its directory, where that has just been read. Errors are ignored: a watch ends with its container anyway.
     """
 
     def emit_warning(what: str) -> None:
         emit(WarningEmitted(ctx.clock.unix_time(), session.node.name, what, None))
 
     with suppress(GuardUnavailable, NodeError):
-        left = await guard_client.read_guard_directory(session)
+        left = left or await guard_client.read_guard_directory(session)
         for receipt in left.receipts:
             if receipt.container in containers:
                 guard_client.save_receipt(ctx, session, receipt, emit_warning)

@@ -1270,7 +1270,7 @@ class LogAnalyzer:
             if banner is not None:
                 version = banner[1]
             ended = self.get_last_run_analyzer()
-            LogAnalyzer.__init__(
+            LogAnalyzer.__init__(  # in place: others hold this object
                 self,
                 engine=self.engine,
                 ready=self.ready,

@@ -335,7 +335,7 @@ class LogDiagnoser:
         for line in self._list_lines_before(self.lines + 1):
             stats = analyzer.engine.parse_stats_line(prepare_raw_line(line.text.encode()))
             if line.number < stood_at and stats is not None and stats.running is not None:
-                return stats.running > 0 and not stats.generation_rate and not stats.prompt_rate
+                return stats.running > 0 and stats.generation_rate == 0 and not stats.prompt_rate
         return False
 
     def _describe_engine_line(self) -> tuple[int, str] | None:

@@ -20,6 +20,7 @@ from sparkctl.commands.bench.load_generator import CellFailed
 from sparkctl.commands.drop_page_cache import MissingSudoRight
 from sparkctl.commands.node_lock import LockConflict
 from sparkctl.commands.setup.setup_nodes import CableRolledBack, SudoRefused
+from sparkctl.commands.start.node_fit import InvalidMemoryFlag
 from sparkctl.commands.start.rank_start import CreateTimeout
 from sparkctl.commands.switch.forward_steps import MemoryNotReleased
 from sparkctl.commands.switch.rollback import RollbackFailed
@@ -45,6 +46,7 @@ from tests.golden.comparison import assert_golden
 ERRORS: dict[type[SparkctlError], str] = {
     errors.SparkctlError: "any failure",
     errors.InvalidInput: "a wrong file, flag or name",
+    InvalidMemoryFlag: "a flag that decides about memory has an impossible value",
     InvalidFile: "a wrong file, every fault with its place",
     errors.OperationRefused: "refused after a look",
     CellFailed: "a cell of a benchmark has no figures",

@@ -42,6 +42,7 @@ def plan_command(profile: str, node: tuple[str, ...], overrides: tuple[str, ...]
     sparkctl plan hf:Qwen/Qwen3-30B-A3B-FP8 --node spark1     a model without a profile
 
     Compares the memory that the profile needs, by the rules of its engine's version, with the memory that the node has now.
+    What is missing there, and a port that is in use, are named, too.
     The model's files are measured on the node; for a model that is not there yet the Hugging Face Hub is asked for sizes
     and config.json, and no weights are fetched. For hf:ORG/NAME a profile is assumed, and shown; `profiles new NAME --from
     hf:ORG/NAME` saves it.

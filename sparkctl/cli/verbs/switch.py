@@ -67,12 +67,12 @@ def switch_command(
     sparkctl switch --continue            finish one that was interrupted
     sparkctl switch --abort               go back to what ran before it
 
-    In the way is what holds the memory, port or container name that PROFILE needs, or has the same `group`. Only that is
-    stopped; of a model over several Sparks, all of it. What sparkctl did not start is never stopped: where it is in the way,
-    the switch is refused and names it.
+    What holds the memory, port or container name that PROFILE needs, or has the same `group`, is in the way. Only that is
+    stopped; a model over several Sparks is stopped on all of them. What sparkctl did not start is never stopped: where it is
+    in the way, the switch is refused and names it.
 
-    Stopped containers stay on their Sparks until the new instance has answered a test request; then they are removed, and
-    their logs are saved. If it fails before that, it is removed, and the old ones are started again.
+    Stopped containers stay on their Sparks until the new instance has answered a test request; then their logs are saved,
+    and they are removed. If it fails before that, it is removed, and the old ones are started again.
     """
     if continues or aborts:
         way = "resume" if continues else "abort"

@@ -23,8 +23,8 @@ from sparkctl.transport.hub_client import HubClient
 
 
 @dataclass(slots=True)
-class _SourcesAsked:
-    """What the Hub and the registries told: the question, the check of the memory and the pull ask each once."""
+class _SourceAnswers:
+    """What the Hub and the registries answered: the question, the check of the memory and the pull ask each once."""
 
     hub: HubClient
     images: list[MissingPart] = field(default_factory=list)
@@ -32,7 +32,7 @@ class _SourcesAsked:
 
 async def start_or_pull(ctx: CommandContext, request: StartInstance) -> AsyncGenerator[Event, None]:
     """Yield the events of a start. If it is refused because something is missing, ask whether to get that first."""
-    sources = _SourcesAsked(HubClient(request.environ))
+    sources = _SourceAnswers(HubClient(request.environ))
     missing: list[tuple[str, MissingPart]] = []  # with the profile of each
     withheld: list[PartsMissing] = []  # the question that follows names them with their sizes, and so does the pull
     if not request.pull:
@@ -80,7 +80,7 @@ def _can_ask(ctx: CommandContext, request: StartInstance, missing: Sequence[tupl
 
 
 async def _confirm_pull(
-    ctx: CommandContext, request: StartInstance, missing: Sequence[tuple[str, MissingPart]], sources: _SourcesAsked
+    ctx: CommandContext, request: StartInstance, missing: Sequence[tuple[str, MissingPart]], sources: _SourceAnswers
 ) -> bool:
     sized = list[MissingPart]()
     chain = {one.profile.name: one.profile for one in list_chain(request)}
@@ -120,7 +120,7 @@ async def _measure_images(
 
 
 async def _refuse_what_does_not_fit(
-    ctx: CommandContext, request: StartInstance, sources: _SourcesAsked
+    ctx: CommandContext, request: StartInstance, sources: _SourceAnswers
 ) -> tuple[Event, ...]:
     """Return the refusal of a start that lacks something and that memory refuses once it is there, as `plan` calculates it."""
     from sparkctl.commands.start.check_fit import CheckFit, check_fit  # imported late: most starts need none
@@ -144,7 +144,7 @@ async def _refuse_what_does_not_fit(
 
 
 async def _pull_and_start(
-    ctx: CommandContext, request: StartInstance, sources: _SourcesAsked
+    ctx: CommandContext, request: StartInstance, sources: _SourceAnswers
 ) -> AsyncGenerator[Event, None]:
     """Yield the events of both, and one end: that of the pull where it failed, else that of the start."""
     from sparkctl.commands.pull.pull_profile import PullProfile  # imported late: most starts need none

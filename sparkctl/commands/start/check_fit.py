@@ -365,8 +365,9 @@ async def _check_node(
     cautions += tuple(words for one in missing if (words := describe_full_disk(one)) is not None)
     fit = measured.evaluate_in_place(request.profile)
     ends = next((one for one in containers if one.id in in_place), None)
-    again = request.to_start_request(session.node).build_retry_command
-    busy = find_busy_port(launch.plan, inspection, containers, ends, again=again(), propose=again)
+    again = request.to_start_request(session.node).retry_command
+    # the start on a free port is the command that follows, so it is no hint
+    busy = find_busy_port(launch.plan, inspection, containers, ends, again=again, propose=lambda _: None)
     fit = replace(fit, cautions=(*fit.cautions, *cautions))
     return CheckedNode(fit=fit, measured=measured, missing=missing, busy=busy)
 

@@ -196,7 +196,7 @@ async def read_missing_from_hub(
 
 
 def reuse_image_sizes(parts: Sequence[MissingPart], measured: Sequence[MissingPart]) -> tuple[MissingPart, ...]:
-    """Return the parts, images with the sizes that were ``measured`` before: a registry counts who asks."""
+    """Return the parts, images with the sizes that were ``measured`` before: registries limit how often they are asked."""
     known = {(one.node, one.name): one for one in measured if one.kind is PartKind.IMAGE}
     return tuple(
         replace(part, size=one.size, unpacked=one.unpacked)

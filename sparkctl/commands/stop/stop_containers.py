@@ -11,7 +11,7 @@ from sparkctl.commands.guard_session import stop_watching_containers
 from sparkctl.commands.stop.release_check import MIN_AWAITED_BYTES, ReleaseCheck, ReleaseResult, build_leftover_warning
 from sparkctl.concurrency import gather_or_cancel, run_until_first
 from sparkctl.context import CommandContext
-from sparkctl.errors import ContainerNotFound, OperationRefused, SparkctlError
+from sparkctl.errors import ContainerNotFound, NodeError, OperationRefused, SparkctlError
 from sparkctl.history.model import NodeResult
 from sparkctl.logs.reader import SaveLogResult, save_log
 from sparkctl.model.container import Container
@@ -21,6 +21,7 @@ from sparkctl.model.node import NodeName
 from sparkctl.model.phase import Phase
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.units import format_gib
+from sparkctl.monitor.guard_client import GuardDirectory, read_guard_directory
 from sparkctl.monitor.meters import engine_meters
 from sparkctl.profiles.container_labels import parse_rank_label, parse_start_id_label, parse_stop_grace_label
 from sparkctl.transport.node_session import NodeSession
@@ -203,6 +204,28 @@ class StopResult:
     failures: tuple[tuple[NodeName, SparkctlError], ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class BeforeStop:
+    """What was read on a node before its first stop: what that container holds, and the guard's directory."""
+
+    container: str
+    release: ReleaseCheck
+    guard: GuardDirectory | None
+
+
+async def read_before_stop(session: NodeSession, ctx: CommandContext, emit: Emit, container: Container) -> BeforeStop:
+    """Read what a stop wants to know first; changes nothing."""
+
+    async def read_guard() -> GuardDirectory | None:
+        with contextlib.suppress(NodeError):
+            return await read_guard_directory(session)
+        return None
+
+    release = ReleaseCheck(session, ctx, emit, container)
+    _, guard = await gather_or_cancel(release.measure_before(), read_guard())
+    return BeforeStop(container.id, release, guard)
+
+
 async def stop_containers(
     sessions: Mapping[NodeName, NodeSession],
     ctx: CommandContext,
@@ -211,13 +234,12 @@ async def stop_containers(
     grace: float | None = None,
     keep: bool = False,
     on_asked: Callable[[str], object] = lambda _: None,
-    measured: Mapping[str, ReleaseCheck] = MappingProxyType({}),
+    before: Mapping[NodeName, BeforeStop] = MappingProxyType({}),
 ) -> StopResult:
     """Stop containers on several nodes in parallel, those of one node in their order; the caller has the locks.
 
     ``grace`` None: as each profile says. ``keep``: do not remove them. ``on_asked`` is called with the id of each that
-    Docker is asked to stop. ``measured``: release checks that were measured already, by container id. A failed node does not
-    prevent the others.
+    Docker is asked to stop. ``before``: what was read already. A failed node does not prevent the others.
 
     The head of a model is asked first: it takes no more requests and finishes the current ones without losing its
     workers. The workers follow as soon as it has ended, or after 5 s: a hanging head uses up its whole grace period,
@@ -232,13 +254,14 @@ async def stop_containers(
     async def stop_on_node(node: NodeName) -> None:
         session, containers = sessions[node], containers_by_node[node]
         try:
-            releases = [measured.get(one.id) or ReleaseCheck(session, ctx, emit, one) for one in containers]
-            await gather_or_cancel(
-                stop_watching_containers(session, ctx, emit, [one.id for one in containers]),
-                *(release.measure_before() for release in releases[:1] if release not in measured.values()),
-            )
-            for one, release in zip(containers, releases, strict=True):
-                if release is not releases[0]:
+            read = before.get(node)
+            if read is None or read.container != containers[0].id:
+                read = await read_before_stop(session, ctx, emit, containers[0])
+            await stop_watching_containers(session, ctx, emit, [one.id for one in containers], read.guard)
+            for one in containers:
+                release = read.release
+                if one.id != read.container:
+                    release = ReleaseCheck(session, ctx, emit, one)
                     await release.measure_before()
                 turn, ended = turns.get(parse_start_id_label(one) or ""), _do_nothing
                 if turn is not None:

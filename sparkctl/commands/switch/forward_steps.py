@@ -9,8 +9,13 @@ from collections.abc import Awaitable, Mapping, Sequence
 
 from sparkctl.commands.event_stream import forward_events
 from sparkctl.commands.stop.pending_stops import PendingStop, PendingStopFiles
-from sparkctl.commands.stop.release_check import ReleaseCheck
-from sparkctl.commands.stop.stop_containers import remove_if_there, save_ended_log, stop_containers
+from sparkctl.commands.stop.stop_containers import (
+    BeforeStop,
+    read_before_stop,
+    remove_if_there,
+    save_ended_log,
+    stop_containers,
+)
 from sparkctl.commands.switch.switch_request import SwitchInstance
 from sparkctl.commands.switch.switch_transaction import SwitchTransaction
 from sparkctl.concurrency import gather_or_cancel
@@ -47,10 +52,10 @@ def original_name(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class OldStops:
-    """The old containers that still run: those of each turn by node, and the measured checks of those that stop first."""
+    """The old containers that still run: those of each turn by node, and what was read before the first turn."""
 
     turns: tuple[Mapping[NodeName, Sequence[Container]], ...]
-    measured: Mapping[str, ReleaseCheck]
+    before: Mapping[NodeName, BeforeStop]
 
 
 async def prepare_old_stops(transaction: SwitchTransaction) -> OldStops:
@@ -65,20 +70,21 @@ async def prepare_old_stops(transaction: SwitchTransaction) -> OldStops:
         turns.append({})
         for part in (part for each in group for part in each.parts):
             turns[-1].setdefault(part.node, []).append(part.container)
-    measured = {
-        first.id: ReleaseCheck(transaction.sessions[node], transaction.step_context, transaction.emit, first)
-        for turn in turns[:1]
-        for node, (first, *_) in turn.items()
-    }
-    await gather_or_cancel(*(check.measure_before() for check in measured.values()))
-    return OldStops(tuple(turns), measured)
+    first = {node: here[0] for turn in turns[:1] for node, here in turn.items()}
+    read = await gather_or_cancel(
+        *(
+            read_before_stop(transaction.sessions[node], transaction.step_context, transaction.emit, one)
+            for node, one in first.items()
+        )
+    )
+    return OldStops(tuple(turns), dict(zip(first, read, strict=True)))
 
 
 async def stop_old_containers(transaction: SwitchTransaction, old: OldStops) -> None:
     """Stop the old containers and keep them; ended ones are fine. Raises the first failure."""
     for turn in old.turns:
         stopped = await stop_containers(
-            transaction.sessions, transaction.step_context, transaction.emit, turn, keep=True, measured=old.measured
+            transaction.sessions, transaction.step_context, transaction.emit, turn, keep=True, before=old.before
         )
         for _, failure in stopped.failures:
             raise failure

@@ -24,7 +24,7 @@ from sparkctl.commands.start.start_preflight import (
     format_transfer_command,
     refuse_without_docker,
 )
-from sparkctl.commands.switch.switch_instance import look_at_node
+from sparkctl.commands.switch.switch_instance import connect_and_inspect
 from sparkctl.commands.switch.switch_planner import IncomingRank, NodeInventory, is_running_need
 from sparkctl.commands.switch.switch_request import SwitchInstance
 from sparkctl.commands.switch.switch_transaction import SwitchTransaction
@@ -314,12 +314,14 @@ async def inspect_switch_nodes(
     request: SwitchInstance,
     sessions: Sequence[NodeSession],
     emit: Emit,
-    looks: Mapping[NodeName, Awaitable[NodeInspection]] = MappingProxyType({}),
+    inspections: Mapping[NodeName, Awaitable[NodeInspection]] = MappingProxyType({}),
 ) -> tuple[NodeInventory, ...]:
-    """Inspect every node in parallel; one that does not answer is marked silent. ``looks``: those that have begun."""
+    """Inspect every node in parallel; one that does not answer is marked silent. ``inspections``: those that have begun."""
     answers = await asyncio.gather(
         *(
-            _inspect_switch_node(ctx, request, session, emit, looks.get(session.node.name) or look_at_node(session))
+            _inspect_switch_node(
+                ctx, request, session, emit, inspections.get(session.node.name) or connect_and_inspect(session)
+            )
             for session in sessions
         ),
         return_exceptions=True,
@@ -347,9 +349,13 @@ async def inspect_switch_nodes(
 
 
 async def _inspect_switch_node(
-    ctx: CommandContext, request: SwitchInstance, session: NodeSession, emit: Emit, look: Awaitable[NodeInspection]
+    ctx: CommandContext,
+    request: SwitchInstance,
+    session: NodeSession,
+    emit: Emit,
+    inspecting: Awaitable[NodeInspection],
 ) -> SwitchInspection:
-    inspection = await look
+    inspection = await inspecting
     refuse_without_docker(session.node.name, inspection)
     launch, alone = (_build_planned_launch(ctx, request, session, alone=one) for one in (False, True))
     needed = [
@@ -369,8 +375,8 @@ async def _inspect_switch_node(
         )
     emit_warning = emit if request.dry_run else None
     switch_journal_io.refuse_if_journal_found(session.node.name, ctx, inspection.journal, emit_warning)
-    images = await gather_or_cancel(*(session.docker.inspect_image(one.image) for _, one in (*own, *needed)))
-    containers, models = await gather_or_cancel(
+    images, containers, models = await gather_or_cancel(
+        gather_or_cancel(*(session.docker.inspect_image(one.image) for _, one in (*own, *needed))),
         session.docker.list_containers(),
         _read_model_files(session, [*own, *needed]),
     )

@@ -47,19 +47,19 @@ _UNCHANGED_MESSAGE = "interrupted before anything was changed"
 
 
 class SwitchRun:
-    """One run of the command; ``looks``: the first one at each node, which has begun."""
+    """One run of the command. ``inspections``: the first one of each node, which has begun."""
 
     def __init__(
         self,
         ctx: CommandContext,
         request: SwitchInstance,
         sessions: Mapping[NodeName, NodeSession],
-        looks: Mapping[NodeName, Awaitable[NodeInspection]],
+        inspections: Mapping[NodeName, Awaitable[NodeInspection]],
         emit: Emit,
         began: float,
     ) -> None:
         self.ctx, self.request, self.sessions, self.emit, self.began = ctx, request, sessions, emit, began
-        self._looks = looks
+        self._inspections = inspections
         self.sites: tuple[NodeInventory, ...] = ()
 
     async def run(self) -> CommandEnded:
@@ -68,7 +68,7 @@ class SwitchRun:
         # the flag catalogues are read in a thread: meanwhile the nodes answer
         linting = asyncio.to_thread(list_start_warnings, self.request.profile, ProfileLibrary(), took)
         plan, flags = await interruptible(
-            gather_or_cancel(self._plan_switch(self.ctx, self._looks), linting), _UNCHANGED_MESSAGE
+            gather_or_cancel(self._plan_switch(self.ctx, self._inspections), linting), _UNCHANGED_MESSAGE
         )
         goes = frozenset(container for _, container in _list_stopped_container_ids(plan))
         warnings = () if plan.is_there else tuple(check_flags(self.request, flags, self.sites, goes))
@@ -105,10 +105,10 @@ class SwitchRun:
     # inspect
 
     async def _plan_switch(
-        self, ctx: CommandContext, looks: Mapping[NodeName, Awaitable[NodeInspection]] = MappingProxyType({})
+        self, ctx: CommandContext, inspections: Mapping[NodeName, Awaitable[NodeInspection]] = MappingProxyType({})
     ) -> SwitchPlan:
         request = self.request
-        self.sites = await inspect_switch_nodes(ctx, request, tuple(self.sessions.values()), self.emit, looks)
+        self.sites = await inspect_switch_nodes(ctx, request, tuple(self.sessions.values()), self.emit, inspections)
         launch = next((site.coming.plan for site in self.sites if site.coming is not None), None)
         timing = StartTimer(self.ctx, request.profile)
         if launch is not None:

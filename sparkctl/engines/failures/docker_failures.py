@@ -447,13 +447,13 @@ _SHELL_START = r"(?:(?:/bin/|/usr/bin/)?(?:ba|da)?sh (?:-\w{1,12} (?:pipefail )?
 # BuildKit, Docker's older builder, Podman. Of their compilers' errors, which are those of a start in other logs, they say the step.
 _BUILD_FAILURES = (
     failure_rule(
-        rf"process \"{_SHELL_START}(?P<step>.{{1,2000}}?)\" did not complete successfully: exit code: (?P<code>(?P<killed>137)|\d{{1,3}})"
-        rf"|^The command '{_SHELL_START}(?P<command>.{{1,2000}}?)' returned a non-zero code: (?P<status>\d{{1,3}})"
-        rf"|^Error: (?:error )?building at STEP \"(?:RUN )?{_SHELL_START}(?P<podman>.{{1,2000}}?)\": (?P<why>.{{1,200}})"
-        r"|^(?:ERROR: |target \S{1,80}: ){0,2}(?:failed to build: )?(?P<what>failed to solve: .{1,300}|unable to prepare context: .{1,300})",
+        rf"(?:process \"|^The command '|^Error: (?:error )?building at STEP \"(?:RUN )?){_SHELL_START}(?P<step>.{{1,2000}}?)[\"']"
+        r"(?: did not complete successfully: exit code: | returned a non-zero code: |: .{0,160}\bexit status )"
+        r"(?P<code>(?P<killed>137)|\d{1,3})"
+        r"|^(?:[Ee][Rr][Rr][Oo][Rr]: |target \S{1,80}: ){0,2}(?:failed to build: )?"
+        r"(?P<what>failed to solve: (?!process \").{1,300}|unable to prepare context: .{1,300}|(?:error )?building at STEP \".{1,300})",
         FailureCause.BROKEN_IMAGE,
-        "The build of an image failed[: its step `{step}` ended with exit code {code}][: its step `{command}` ended with exit code {status}]"
-        "[: its step `{podman}`: {why}][: {what}].",
+        "The build of an image failed[: its step `{step}` ended with exit code {code}][: {what}].",
         "[It was killed ({killed}), most often for memory: let fewer jobs run at once (MAX_JOBS). ]What the step printed stands above this line: "
         "correct it, and build again. On a Spark all that it installs has to be there for arm64. No model server ran.",
         needle=(

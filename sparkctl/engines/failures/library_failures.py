@@ -656,10 +656,8 @@ _KERNEL_NEEDLES = {
         "kernel BUG at",
     ),
 }
-_NO_FAILURES = {
-    "thermal": ("note", "warning"),
-    "hardware": ("note", "warning"),
-}  # what is throttled goes on, and what the SMMU stopped
+# What is throttled goes on, and so does what the SMMU stopped.
+_NO_FAILURES = {"thermal": ("note", "warning"), "hardware": ("note", "warning")}
 _KERNEL_CAUSES = {
     "gpu-lost": FailureCause.GPU_FAULT,
     "network-card": FailureCause.NCCL,

@@ -106,7 +106,7 @@ _Variables = Mapping[str, tuple[str, FieldPath]]
 
 @dataclass(frozen=True, slots=True)
 class _GivenProfile:
-    """What is held against the traps: a profile, its flags (None for an engine without a catalogue), the variables that the
+    """What the traps are compared with: a profile, its flags (None for an engine without a catalogue), the variables that the
     engine gets, and the seconds that such a start usually takes (None: not known)."""
 
     profile: Profile

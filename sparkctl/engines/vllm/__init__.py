@@ -340,6 +340,7 @@ class VllmEngine(Engine):
         served=(
             "AsyncLLM output_handler failed",
             "Dumping input data for V1 LLM engine",
+            "Dumping scheduler output for model execution",
             "Error executing method 'execute_model'",
         ),
     )

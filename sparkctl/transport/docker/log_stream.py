@@ -46,8 +46,8 @@ class ContainerLogStream:
 
     ``since`` (unix seconds) and ``tail`` (lines) set where the first reading begins; ``position`` continues where another
     follower stopped. Without ``stamped``, Docker is asked for no timestamps, a fifth of a log's bytes: lines may have none
-    then, and no reading can be resumed. ``on_gap`` is called if Docker no longer has the lines after the last reading, before the lines after
-    the gap are yielded.
+    then, and no reading can be resumed. ``on_gap`` is called if Docker no longer has the lines after the last reading, before
+    the lines after the gap are yielded.
     """
 
     def __init__(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
 from pathlib import Path
@@ -148,6 +149,15 @@ async def test_ctrl_c_says_where_it_was_left_and_how_it_goes_on(scene: SwitchSce
     _, ended = await collect_events_and_end(resume_switch(scene.ctx(), scene.finish()))
     assert ended.exit_code == 0
     assert scene.is_new()
+
+
+async def test_ctrl_c_while_it_connects_leaves_nothing_behind(scene: SwitchScene) -> None:
+    ctx = scene.ctx()
+    ctx.interrupt.record_press()
+    _, ended = await collect_events_and_end(switch_instance(ctx, scene.request()))
+    assert (ended.exit_code, ended.message) == (130, "interrupted before anything was changed")
+    assert [task for task in asyncio.all_tasks() if "connect_and_inspect" in repr(task)] == []
+    assert scene.journals == [None, None]
 
 
 async def test_a_start_that_is_a_step_does_not_say_that_nothing_was_changed(scene: SwitchScene) -> None:

@@ -114,6 +114,7 @@ def test_plan_refuses_a_busy_port_where_the_memory_fits_and_names_a_free_one() -
     (way,) = node["commands"]
     assert (code, node["answer"]) == (6, "after-drop-caches")
     assert way == "sparkctl up kokoro-tts --node spark1 --set port=8004"
+    assert [one["hint"] for one in document["warnings"]] == [f"sparkctl switch {' '.join(words)}"]
     assert run_demo(*way.split()[1:], "--dry-run", scenario="two-stacks").returncode == 0
     assert run_demo("up", *words, "--dry-run", scenario="two-stacks").returncode == 6
     assert run_plan("kokoro-tts", "--set", "port=8003", scenario="two-stacks")[0] == 0, "one node that can is enough"

@@ -130,6 +130,11 @@ def test_every_flag_of_a_remedy_is_one_of_its_engine(engine: str) -> None:
     assert wrong == []
 
 
+@pytest.mark.parametrize("engine", [*ENGINES, "container"])
+def test_no_remedy_keeps_a_part_that_is_marked_for_an_engine(engine: str) -> None:
+    assert [rule.remedy for rule in load_engine(engine).log_rules.rules if re.search(r"<[\w.-]+:", rule.remedy)] == []
+
+
 @pytest.mark.parametrize(
     ("engine", "remedy"),
     [

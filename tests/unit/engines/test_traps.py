@@ -67,6 +67,10 @@ def test_an_entry_is_whole(trap: Trap) -> None:
     assert trap.level in set(LintSeverity)
     assert trap.rule in set(LintRule)
     assert not trap.meaning.endswith("."), "the sentence goes on with the remedy"
+    remedies = [trap.remedy, *(log["remedy"] for log in trap.log if "remedy" in log)]
+    marked = {re.sub(r"\W", "", name).lower() for name in re.findall(r"<([^<>:]*)", " ".join(remedies))}
+    assert marked <= set(engine_names()) - set(trap.engines)
+    assert not marked or trap.node is None, "a node has no engine"
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,9 @@ _COMPILER = [
     '#12 ERROR: process "/bin/bash -o pipefail -c python setup.py bdist_wheel" did not complete successfully: exit code: 1',
 ]
 _KILLED = ['#9 ERROR: process "/bin/sh -c make" did not complete successfully: exit code: 137']
+_SOLVE = [
+    'ERROR: failed to build: failed to solve: process "/bin/sh -c make" did not complete successfully: exit code: 2'
+]
 _COPY = [
     "#14 [6/8] COPY model.py /app/",
     'ERROR: failed to build: failed to solve: failed to compute cache key: failed to calculate checksum of ref a::b: "/model.py": not found',
@@ -39,6 +42,9 @@ _PODMAN = [
     "STEP 3/5: RUN pip install a==99",
     'Error: building at STEP "RUN pip install a==99": while running runtime: exit status 1',
 ]
+_PODMAN_KILLED = ['Error: building at STEP "RUN make -j20": while running runtime: exit status 137']
+_PODMAN_COPY = ['Error: building at STEP "COPY a /": checking on sources: no such file or directory']
+_OLDER_KILLED = ["The command '/bin/sh -c make -j20' returned a non-zero code: 137"]
 _SUCCESS = [
     "#9 [4/6] RUN make || true",
     "#9 3.1 make: *** [all] Error 2",
@@ -64,7 +70,11 @@ def _diagnose(lines: list[str]) -> Verdict | None:
         (_KILLED, "`make` ended with exit code 137."),
         (_COPY, '"/model.py": not found.'),
         (_OLDER, "`pip install flash-attn` ended with exit code 1."),
-        (_PODMAN, "`pip install a==99`: while running runtime: exit status 1."),
+        (_PODMAN, "`pip install a==99` ended with exit code 1."),
+        (_SOLVE, "`make` ended with exit code 2."),
+        (_PODMAN_KILLED, "`make -j20` ended with exit code 137."),
+        (_PODMAN_COPY, 'building at STEP "COPY a /": checking on sources: no such file or directory.'),
+        (_OLDER_KILLED, "`make -j20` ended with exit code 137."),
     ],
 )
 def test_a_build_that_failed_names_its_step(lines: list[str], says: str) -> None:
@@ -73,7 +83,7 @@ def test_a_build_that_failed_names_its_step(lines: list[str], says: str) -> None
     assert verdict.cause is FailureCause.BROKEN_IMAGE
     assert verdict.summary.startswith("The build of an image failed")
     assert verdict.summary.endswith(says)
-    assert ("MAX_JOBS" in verdict.remedy) is (lines is _KILLED)
+    assert ("MAX_JOBS" in verdict.remedy) is says.endswith("137.")
 
 
 def test_a_build_that_succeeded_is_no_failure() -> None:

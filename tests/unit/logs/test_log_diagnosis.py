@@ -993,3 +993,19 @@ def test_the_buffers_of_an_older_llama_cpp_are_reserved_after_its_kv_cache() -> 
     )
     assert found.verdict is not None
     assert (found.step, found.verdict.cause) == ("graphs", FailureCause.CUDA_OUT_OF_MEMORY)
+
+
+def test_what_vllm_dumps_of_its_requests_shows_that_it_served() -> None:
+    core = "(EngineCore pid=176) ERROR 04-23 21:09:12 "  # the excerpt begins here
+    log = (
+        f"{core}[dump_input.py:79] Dumping scheduler output for model execution: SchedulerOutput(scheduled_new_reqs=[])",
+        f"{core}[core.py:1134] EngineCore encountered a fatal error.",
+        f"{core}[core.py:1134] torch.AcceleratorError: CUDA error: an illegal memory access was encountered",
+    )
+    diagnoser = LogDiagnoser()
+    for line in log:
+        diagnoser.feed_raw_line(line)
+    found = diagnoser.build_diagnosis()
+    assert found.ready
+    assert found.verdict is not None
+    assert found.verdict.summary.startswith("While serving: ")
