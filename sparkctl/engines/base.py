@@ -120,7 +120,9 @@ class FailureWeight(IntEnum):
 
 _NO_LETTER = lazy_pattern.compile(r"\W")
 # What a remedy says for one engine only, and the flags that it names.
-_ENGINE_WORDS = lazy_pattern.compile(r"<(?P<engine>[\w.-]{2,20}): (?P<text>[^<>]+)>|\bargs\.(?P<flag>[a-z][\w-]*)")
+_ENGINE_WORDS = lazy_pattern.compile(
+    r"<(?P<engine>[\w.-]{2,20}): (?P<text>[^<>]+)>|\bargs\.(?P<flag>[a-z][\w-]*)(?P<value>: (?:true|\d[\d.]*\d))?"
+)
 
 
 def adapt_remedy(remedy: str, engine: str, flags: Mapping[str, str] | None = None) -> str:
@@ -132,7 +134,8 @@ def adapt_remedy(remedy: str, engine: str, flags: Mapping[str, str] | None = Non
         name, text, flag = found["engine"], found["text"], found["flag"]
         if flag is not None:
             own = flag if flags is None else flags.get(flag)
-            return f"its {flag.replace('-', ' ')}" if own is None else f"args.{own}"
+            value = found["value"] or ""
+            return f"its {flag.replace('-', ' ')}{value.replace(':', ' to')}" if own is None else f"args.{own}{value}"
         if engine == FALLBACK_ENGINE:
             is_plain = text.partition(" ")[0][1:].islower()  # no name such as DeepGEMM
             return f"{name}: {text[0].lower() if is_plain else text[0]}{text[1:]}"

@@ -149,5 +149,7 @@ def test_a_remedy_says_what_helps_in_its_engine(engine: str, remedy: str) -> Non
 
 
 def test_a_flag_that_a_program_does_not_have_is_told_in_words() -> None:
-    text = "Set args.tensor-parallel-size to 1, or args.dtype."
-    assert adapt_remedy(text, "trtllm", {"tensor-parallel-size": "tp_size"}) == "Set args.tp_size to 1, or its dtype."
+    text = "Set args.tensor-parallel-size to 1, or args.dtype. Set args.host: 0.0.0.0, which is every address."
+    words = "Set args.tp_size to 1, or its dtype. Set its host to 0.0.0.0, which is every address."
+    assert adapt_remedy(text, "trtllm", {"tensor-parallel-size": "tp_size"}) == words
+    assert adapt_remedy("Set args.host: 0.0.0.0.", "trtllm", {"host": "host"}) == "Set args.host: 0.0.0.0."
