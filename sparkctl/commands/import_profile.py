@@ -123,7 +123,7 @@ def check_imported_profile(imported: ImportResult) -> ImportedProfile:
     patched = list_patchable_flags(profile)
     if patched:
         imported.ledger.add_remark(
-            f"No known version takes {', '.join(patched)} so. If the image's engine is patched, "
+            f"No known version takes {', '.join(patched)} so: correct it. Only if the image's engine is patched and takes it, "
             f"patched_flags: [{', '.join(one.lstrip('-') for one in patched)}] in the profile ends these warnings."
         )
 

@@ -339,9 +339,11 @@ class _ShowLogRun:
         names = [node.name for node in self.request.nodes]
         saved = next(iter(self._list_saved_logs(names)), None)
         if saved is None:
-            for error in self.failures.values():
-                raise error
-            raise self._build_not_found_error(names)
+            if not self.failures:
+                raise self._build_not_found_error(names)
+            if answered := [name for name in names if name not in self.failures]:
+                self._emit_warning(answered[0], self._build_not_found_error(answered).message)
+            raise next(iter(self.failures.values()))
         ranks = find_saved_logs_of_start(self.ctx, saved, self._list_saved_logs(names))
         if len(ranks) > 1:
             self.ranks = {NodeName(one.node): f"{index}/{count}" for one, index, count in ranks}

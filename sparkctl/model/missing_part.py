@@ -255,7 +255,7 @@ class MissingPart:
                 f"{size} packed" if size else ", size not known" if self.free is not None else ""
             )  # None: `up` asks neither disk nor registry
             size += "" if self.unpacked is None else f" and {format_size(self.unpacked)} unpacked"
-        size += "" if self.seconds is None else f", about {format_duration(self.seconds)} as fast as pulls before"
+        size += "" if self.seconds is None else f", about {format_duration(self.seconds)} at the speed of earlier pulls"
         only = "only " if self.is_too_large else ""
         room = "" if self.free is None else f"; {only}{format_size(self.free)} free there"
         return f"{self.state_words} on {self.node}{origin}{size}{room}"

@@ -69,7 +69,7 @@ class PullQuestion:
         """How much is to come, and how long that takes; None: not known."""
         if self.size is None:
             return None
-        took = "" if self.seconds is None else f", about {format_duration(self.seconds)} as fast as pulls before"
+        took = "" if self.seconds is None else f", about {format_duration(self.seconds)} at the speed of earlier pulls"
         before = "at least " if not self.is_whole else "about " if self.is_estimate else ""
         return f"{before}{format_size(self.size)}{took}"
 

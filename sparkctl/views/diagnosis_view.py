@@ -68,8 +68,7 @@ def format_diagnosis(found: LogDiagnosis, title: Callable[[str], str], instance:
         for at, one in enumerate(found.took)
     ]
     for at, fact in enumerate(found.facts):
-        slow = "   (not with the GPU's own arithmetic for it)" if fact.is_fallback else ""
-        slow = "   (no GPU was found)" if fact.is_fallback and fact.value == NO_GPU_PATH else slow
+        slow = "   (no GPU was found)" if fact.is_fallback and fact.value == NO_GPU_PATH else _describe_fallback(fact)
         lines.append(
             f"{'' if at else 'facts':{_LABEL_COLUMNS}}{fact.name.replace('_', ' ')}: {_format_fact_value(fact)}{slow}"
         )
@@ -82,6 +81,12 @@ def format_diagnosis(found: LogDiagnosis, title: Callable[[str], str], instance:
         before = _adapt_verdict(found.before, instance)
         lines += ["The run before it ended with:", *(f"  {line}" for line in format_verdict(before)), ""]
     return [*lines, _describe_no_failure(found)]
+
+
+def _describe_fallback(fact: EngineFact) -> str:
+    """Return what a slow path means, blank where the value says it itself: layers on the CPU, no flash attention."""
+    is_format = fact.name is EngineFactName.QUANTIZATION_PATH and "layers on the GPU" not in fact.value
+    return "   (not with the GPU's own arithmetic for it)" if fact.is_fallback and is_format else ""
 
 
 def _suggest_for_fact(fact: EngineFact) -> str | None:
@@ -249,7 +254,7 @@ def format_remedy_as_flags(remedy: str) -> str:
         note, first = (f" (in a profile: {found[0]})" if first else ""), False
         return flag + note
 
-    return _ARGUMENT_PATTERN.sub(format_flag, remedy)
+    return _ARGUMENT_PATTERN.sub(format_flag, remedy).replace(") (", "; ")  # one note in brackets, not two
 
 
 def _adapt_verdict(verdict: Verdict, instance: str | None) -> Verdict:

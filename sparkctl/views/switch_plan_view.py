@@ -264,13 +264,15 @@ def _render_memory(
     ]
 
 
-def render_plan_summary(plan: SwitchPlan, columns: int, hints: Sequence[str] = ()) -> list[TextRow]:
-    """Return what a plan comes to: its result, its problems with the ``hints`` that solve them, and the way back."""
+def render_plan_summary(
+    plan: SwitchPlan, columns: int, hints: Sequence[str] = (), *, obstacles: Sequence[str] = ()
+) -> list[TextRow]:
+    """Return what a plan comes to: its result, its ``obstacles`` with the ``hints`` that solve them, and the way back."""
     usual = "" if plan.seconds is None else f" (usually ready after {format_duration(plan.seconds)})"
     usual = usual if plan.is_possible and not plan.is_there else ""
     bad, caution = (get_state_symbol(one) for one in (Severity.PROBLEM, Severity.WARNING))
     rows = render_sentences(summarize_switch_plan(plan) + usual, columns, "", TextStyle.STRONG)
-    rows += [each for one in plan.obstacles for each in render_sentences(one, columns, bad, TextStyle.BAD)]
+    rows += [each for one in obstacles for each in render_sentences(one, columns, bad, TextStyle.BAD)]
     rows += [each for one in hints for each in render_hints(one, columns)]
     rows += [each for one in plan.cautions for each in render_sentences(one, columns, caution, TextStyle.ATTENTION)]
     return rows + render_sentences(describe_rollback_window(plan) or "", columns, "", TextStyle.LABEL)
@@ -301,7 +303,7 @@ _PRINTED_COLUMNS = 80  # a printed picture is not wider, where the terminal is
 
 def format_switch_plan(plan: SwitchPlan, columns: int | None) -> list[TextRow]:
     """Return the whole plan for a terminal of ``columns``, None: sentences are not wrapped. The pictures stand first, so
-    that the result is read last."""
+    that the result is read last. The obstacles are not in it: the error that follows names them, with what to do."""
     rows: list[TextRow] = []
     for change in plan.changes:
         both = _render_both(change, {}, min(columns or _PRINTED_COLUMNS, _PRINTED_COLUMNS) - 2, "now")

@@ -269,7 +269,7 @@ def _render_plan_summary(scene: SwitchScreenModel, columns: int) -> list[TextRow
             return rows + render_hints(scene.hint, columns)
         return [make_row(Span("reading the Sparks: what runs there, and what conflicts ...", TextStyle.STALE))]
     plan = scene.plan
-    rows = render_plan_summary(plan, columns, plan.hints)
+    rows = render_plan_summary(plan, columns, plan.hints, obstacles=plan.obstacles)
     caution = get_state_symbol(Severity.WARNING)
     for words, hint in scene.cautions:
         if words not in plan.cautions:

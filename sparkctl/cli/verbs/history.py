@@ -128,6 +128,8 @@ def _print_operation(history: OperationHistory, number: int, as_json: bool) -> i
         known = "" if not numbers else f"; its only entry is {numbers[0]}"
         if len(numbers) > 1:
             known = f"; its entries are {min(numbers)} to {max(numbers)}"
+            if min(numbers) < number < max(numbers):
+                known = ": a command that had nothing to do leaves none"
         raise InvalidInput(f"the history has no entry {number}{known}", "sparkctl history")
     worked = history.find_last_good_start(one)
     changes = None if worked is None else diff_starts(worked, one)

@@ -331,7 +331,7 @@ async def inspect_switch_nodes(
     for session, answer in zip(sessions, answers, strict=True):
         if isinstance(answer, NodeError | DockerError):
             name = session.node.name
-            found.append(NodeInventory(node=name, silent=answer.message, is_needed=name in needed))
+            found.append(NodeInventory(node=name, silent=answer.message, error=answer, is_needed=name in needed))
         elif isinstance(answer, BaseException):
             raise answer
         else:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
 from itertools import combinations
 
+from sparkctl.errors import SparkctlError
 from sparkctl.model.container import Container, ContainerState
 from sparkctl.model.launch_plan import ContainerLabel, LaunchPlan
 from sparkctl.model.lazy_dataclass import dataclass
@@ -68,6 +69,7 @@ class NodeInventory:
     ended: tuple[tuple[str, bool], ...] = ()
     coming: IncomingRank | None = None
     silent: str | None = None
+    error: SparkctlError | None = None  # of a silent one, with what to do
     needs: tuple[IncomingRank, ...] = ()  # what starts there first, because it is needed
     is_needed: bool = False
 

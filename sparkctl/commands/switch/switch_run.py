@@ -123,7 +123,11 @@ class SwitchRun:
         )
 
     def _refuse_impossible(self, plan: SwitchPlan) -> NoReturn:
-        """Raise `OperationRefused` with every obstacle, and the commands that get what is missing or make it fit."""
+        """Raise `OperationRefused` with every obstacle, and the commands that get what is missing or make it fit; the
+        error of a node that must start it and is silent, as a start does."""
+        for site in self.sites:
+            if site.error is not None and (site.node in plan.nodes or site.is_needed):
+                raise site.error
         ways = (*plan.hints, *list_ways_to_fit(self.request, self.sites))
         raise OperationRefused("; ".join(plan.obstacles), "\n".join(ways) or None)
 

@@ -138,7 +138,8 @@ _FILE_SYSTEM_FAILURES = (
         r"|(?:Permission denied|Read-only file system) \(os error (?:13|30)\)"
         rf"|{EXCEPTION_PREFIX}cannot cache function .{{0,80}}no locator available for file '(?P<numba>[^']{{1,300}})'",
         FailureCause.PERMISSION,
-        "The container's user is not allowed to use [{path}][{program}][{name}][{cache}][{file}][{opened}][{key}][{numba}][: {said}][: {what}].",
+        "The container's user is refused access[ to {path}][ to {program}][ to {name}][ to {cache}][ to {file}][ to {opened}]"
+        "[ to {key}][ to {numba}][: {said}][: {what}].",
         "Correct the owner or mode of the mounted directory on the node, or mount it writable.",
         needle=(
             "[Errno ",

@@ -321,6 +321,14 @@ async def test_a_silent_spark_that_holds_a_rank_is_refused_and_with_keep_going_i
     assert (owed.node, owed.instance) == ("spark2", OLD)
 
 
+async def test_a_silent_spark_that_must_start_it_is_unreachable_as_for_a_start(scene: SwitchScene) -> None:
+    await scene.sparks.sshd["spark1"].close()
+    _, ended = await collect_events_and_end(switch_instance(scene.ctx(), scene.request()))
+    assert (ended.exit_code, ended.outcome) == (3, Outcome.UNREACHABLE)
+    assert ended.hint, "what to do"
+    assert scene.running() == scene.old
+
+
 @pytest.mark.parametrize("step", [SwitchStep.CHECKING, SwitchStep.STARTING])
 async def test_resume_keeps_going_where_the_switch_was_to(scene: SwitchScene, step: SwitchStep) -> None:
     """Begun anew with a Spark still silent, or finished from the middle: its rank is stopped at the next contact."""

@@ -75,6 +75,7 @@ def test_the_way_to_get_what_is_missing_names_the_profile_as_it_was_typed(tmp_pa
     ran = run_demo("switch", str(file), "--node", "spark2", scenario="two-stacks")
     assert ran.returncode == 6
     assert f"try: sparkctl pull {file} --node spark2\n" in ran.stderr
+    assert ran.stderr.count("does not have the image") == 1, "the error alone names it"
 
 
 def test_a_flag_that_the_engine_lacks_is_refused_before_the_plan_is_shown() -> None:

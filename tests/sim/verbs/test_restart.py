@@ -52,6 +52,15 @@ def test_restart_starts_what_ran_with_the_same_settings(tmp_path: Path, monkeypa
             rf"has no entry {last + 5}; its entries are 1 to \d\n  try: sparkctl history\n", missing.stderr
         )
         assert first < last
+        assert run_command("down qwen36 --node spark2").exit_code == 0, "nothing runs there"
+        run_command(f"start qwen36-ngram --node spark1 --set {SETTING} -q")
+        assert run_command("restart qwen36-ngram -q").exit_code == 0
+        newest = OperationHistory(tmp_path / "SPARKCTL_STATE").list_operations()[0].id
+        left_out = set(range(first, newest)) - {
+            one.id for one in OperationHistory(tmp_path / "SPARKCTL_STATE").list_operations()
+        }
+        gap = run_command(f"history {max(left_out)}")
+        assert f"has no entry {max(left_out)}: a command that had nothing to do leaves none\n" in gap.stderr
         armed = run_command("guard arm")
         assert "guards every running instance that sparkctl started, for 24 h;" in armed.stderr
         assert "try: sparkctl history --last 2\n" in run_command("history -n 2").stderr

@@ -159,6 +159,16 @@ async def test_a_node_that_is_away_says_nothing_of_its_containers(
     assert (ended.exit_code, lines) == (3, [])
 
 
+async def test_what_no_node_that_answers_has_is_said_beside_the_node_that_is_away(
+    sparks: SimulatedSparks, ctx: CommandContext
+) -> None:
+    await sparks.sshd["spark1"].close()
+    nodes = load_config(sparks.config_path).nodes
+    ended, warnings, _ = await collect_end_and_lines(show_log(ctx, ShowLog(instance="never", nodes=nodes)))
+    assert ended.exit_code == 3, "spark1 may have it"
+    assert warnings[-1].startswith("no instance never on spark2, and no saved log of one")
+
+
 async def test_a_docker_that_cannot_be_asked_is_no_end_either(
     sparks: SimulatedSparks, ctx: CommandContext, node: Node
 ) -> None:

@@ -126,6 +126,10 @@ def test_flags_in_a_remedy_as_they_are_typed() -> None:
         format_remedy_as_flags("Remove args.no-such: this image")
         == "Remove --no-such (in a profile: args.no-such): this image"
     )
+    assert (
+        format_remedy_as_flags("Lower args.a-b (it is a share). Stop it.")
+        == "Lower --a-b (in a profile: args.a-b; it is a share). Stop it."
+    )
     assert format_remedy_as_flags("Raise container.shm_size.") == "Raise container.shm_size."
     assert format_remedy_as_flags("Set args.x-y: true.") == "Set --x-y (in a profile: args.x-y: true)."
     assert format_remedy_as_flags("or args.quant: modelopt_fp4, and args.fa: off.") == (

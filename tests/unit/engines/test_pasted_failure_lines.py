@@ -532,6 +532,19 @@ DEATHS = [
     ("start_server: failed to bind: Address already in use", FailureCause.PORT_IN_USE, "port", "in use"),
     ("Error: listen tcp :80: bind: permission denied", FailureCause.PERMISSION, "port", ":80"),
     (
+        "cp: cannot create regular file '/app/x.css': Permission denied",
+        FailureCause.PERMISSION,
+        "mounts",
+        "is refused access: cannot create regular file '/app/x.css': Permission denied.",
+    ),
+    (
+        "PermissionError: [Errno 13] Permission denied: '/root/.cache'",
+        FailureCause.PERMISSION,
+        "mounts",
+        "is refused access to /root/.cache: Permission denied.",
+    ),
+    ("Error: Permission denied (os error 13)", FailureCause.PERMISSION, "mounts", "is refused access."),
+    (
         "TimeoutError: timed out waiting for '[pflash-daemon] ready'; tail=['x']",  # noonghunna/club-3090
         FailureCause.TIMED_OUT,
         None,

@@ -677,6 +677,18 @@ def test_what_a_serving_engine_says_of_its_requests_is_a_fact_with_advice_and_no
         assert any("to do: " in line and advised in line for line in format_diagnosis(found, str, None))
 
 
+def test_the_gpu_s_own_arithmetic_is_named_for_number_formats_only() -> None:
+    """Layers on the CPU and an engine without flash attention are slow in another way, which the value says."""
+    found = LogDiagnoser("llamacpp")
+    found.feed_block(
+        b"load_tensors: offloaded 0/37 layers to GPU\nllama_context: flash_attn    = 0\n"
+        b"main: server is listening on http://0.0.0.0:8080 - starting the main loop\n"
+    )
+    shown = "\n".join(format_diagnosis(found.build_diagnosis(), str, None))
+    assert "0 of 37 layers on the GPU\n" in shown
+    assert "no flash attention\n" in shown
+
+
 def test_few_accepted_drafts_say_what_to_do() -> None:
     found = LogDiagnoser("vllm")
     found.feed_block(

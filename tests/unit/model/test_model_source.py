@@ -7,7 +7,15 @@ from pathlib import Path
 import pytest
 
 from sparkctl.errors import InvalidInput
-from sparkctl.model.missing_part import DirectorySource, HubSource, UrlSource, parse_model_source
+from sparkctl.model.missing_part import (
+    DirectorySource,
+    HubSource,
+    MissingPart,
+    PartKind,
+    UrlSource,
+    parse_model_source,
+)
+from sparkctl.model.node import NodeName
 from sparkctl.profiles.profile_library import ProfileLibrary
 
 SHA = "0" * 63 + "a"
@@ -49,3 +57,16 @@ def test_an_address_with_a_signature_is_refused_and_not_repeated(text: str) -> N
     assert "s3cr3t" not in str(caught.value)
     with pytest.raises(InvalidInput, match="may hold a signature"):
         ProfileLibrary(Path("/nonexistent")).load_profile("qwen36", overrides=(f"model.source={text}",))
+
+
+def test_how_long_a_part_takes_is_said_by_the_speed_of_earlier_pulls() -> None:
+    part = MissingPart(
+        kind=PartKind.MODEL,
+        node=NodeName("spark1"),
+        name="/m",
+        reason="is not there",
+        source="hf:a/b",
+        size=20 << 30,
+        seconds=90.0,
+    )
+    assert "20.0 GiB, about 1 min 30 s at the speed of earlier pulls" in part.sentence

@@ -343,7 +343,8 @@ def test_flags_of_a_patched_engine_are_named_for_the_profile() -> None:
         f"docker run --gpus all {IMAGE} --model a/b --mxfp4-backend CUTLASS --max-model-len 8192"
     )
     result = [remark.text for remark in written.imported.ledger.remarks]
-    assert any("patched_flags: [mxfp4-backend]" in text for text in result)
+    (said,) = (text for text in result if "patched_flags: [mxfp4-backend]" in text)
+    assert "correct it. Only if" in said, "a misspelt flag is more likely than a patched engine"
 
 
 def test_a_script_that_is_run_without_arguments_takes_its_defaults() -> None:
