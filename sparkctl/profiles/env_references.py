@@ -203,7 +203,7 @@ def list_literal_values(profile: Profile) -> tuple[FileIssue, ...]:
 
 
 def has_literal_values(profile: Profile) -> bool:
-    """Tell whether compose would read the env_file otherwise; False for a file that is not here, or that a start refuses."""
+    """Tell whether compose would change values of the env_file; False for a file that is not here, or that a start refuses."""
     try:
         return bool(list_literal_values(profile))
     except InvalidInput:

@@ -335,7 +335,7 @@ def import_command(
     service: str | None, define: tuple[str, ...], allow: tuple[str, ...], from_container: str | None, node: str | None,
     as_json: bool,
 ) -> int:  # fmt: skip
-    """Make a profile from a `docker run` line, an engine's own command, a compose file, a recipe, or a container.
+    """Make a profile from a `docker run` line, an engine's own command, a compose file, a recipe, a systemd unit, a Podman quadlet, or a container.
 
     \b
     sparkctl profiles import docker run -p 8000:8000 vllm/vllm-openai:v0.19.1 --model Qwen/Qwen3-8B
