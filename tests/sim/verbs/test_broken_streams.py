@@ -25,7 +25,7 @@ DEMO = [sys.executable, "-m", "sparkctl", "demo", "--speed", QUICK, "--scenario"
     [
         ["status", "--watch"],
         ["status", "--watch", "--json"],
-        ["logs", "qwen36-ngram", "--node", "spark1", "--tail", "1", "-f"],
+        ["logs", "qwen36-ngram", "--node", "spark1", "--grep", "fired up", "-f"],
     ],
 )
 def test_a_reader_that_goes_ends_the_command_quietly(words: list[str]) -> None:
