@@ -450,6 +450,11 @@ class LogPrinter(TextPrinter):
             texts = [f"{event.node}  {text}" for text in texts]
         return stdout.print_sanitized_lines(texts)
 
+    def refresh(self) -> None:
+        """End where nobody reads what is followed (`| head`): an idle engine writes nothing that would tell."""
+        stdout.check_reader()
+        super().refresh()
+
 
 class LaunchPlanPrinter(TextPrinter):
     """Prints the launch plan on stdout, warnings and errors on stderr."""

@@ -135,6 +135,18 @@ def wrap_streams() -> None:
         sys.stderr.reconfigure(errors="replace")
 
 
+def check_reader() -> None:
+    """Raise `StdoutClosed` if the reader of a pipe has gone: a write would tell, and there may be none for hours."""
+    import select
+
+    with contextlib.suppress(OSError, ValueError):  # not a file that can be asked
+        poll = select.poll()
+        poll.register(sys.stdout.fileno(), 0)
+        is_gone = not is_terminal() and any(bits & select.POLLERR for _, bits in poll.poll(0))
+        if is_gone:
+            raise StdoutClosed
+
+
 def flush_stdout() -> None:
     """Write buffered text. Raises `StdoutClosed` or `StdoutWriteFailed`."""
     sys.stdout.flush()

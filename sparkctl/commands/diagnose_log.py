@@ -18,7 +18,7 @@ from sparkctl.commands.start.start_watch import find_stop_signals
 from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext
 from sparkctl.engines import engine_names, find_engine
-from sparkctl.errors import ContainerNotFound, DockerError, InvalidInput, LogUnreadable, NodeError
+from sparkctl.errors import ContainerNotFound, DockerError, InvalidInput, LogUnreadable, NodeError, NodeUnreachable
 from sparkctl.history.log_archive import SavedLog
 from sparkctl.logs import rank_verdict, start_verdict, verdict_builder
 from sparkctl.logs.analyzer import LogDiagnosis
@@ -90,9 +90,15 @@ async def diagnose_instance(
     logs = ctx.history.list_saved_logs(instance, wanted)
     saved = _choose_saved_log(ctx, logs)
     if saved is None:
-        if silent:
-            raise silent[0][1]
-        raise build_unknown_instance_error(ctx, instance, nodes)
+        unknown = build_unknown_instance_error(
+            ctx, instance, [node for node in nodes if node.name not in dict(silent)] or nodes
+        )
+        if not silent:
+            raise unknown
+        away, error = silent[0]
+        if isinstance(error, NodeUnreachable) and len(silent) < len(nodes):  # a misspelt file is no matter of the node
+            raise NodeUnreachable(away, f"{unknown.message}; {error.message}", error.hint)
+        raise error
     return replace(_diagnose_saved_log(ctx, saved, engine), silent=tuple(silent))
 
 

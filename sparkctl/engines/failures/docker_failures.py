@@ -460,6 +460,7 @@ _BUILD_FAILURES = (
             "did not complete successfully: exit code",
             "returned a non-zero code: ",
             "building at STEP ",
+            "exit status ",
             "failed to solve: ",
             "unable to prepare context: ",
         ),

@@ -20,7 +20,14 @@ from tests.support.run_command import QUICK, SPARK_URL, parse_result, run_demo, 
 DEMO = [sys.executable, "-m", "sparkctl", "demo", "--speed", QUICK, "--scenario", "two-stacks"]
 
 
-@pytest.mark.parametrize("words", [["status", "--watch"], ["status", "--watch", "--json"]])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["status", "--watch"],
+        ["status", "--watch", "--json"],
+        ["logs", "qwen36-ngram", "--node", "spark1", "--tail", "1", "-f"],
+    ],
+)
 def test_a_reader_that_goes_ends_the_command_quietly(words: list[str]) -> None:
     process = subprocess.Popen([*DEMO, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdout is not None

@@ -13,7 +13,7 @@ from sparkctl.commands.stop.stop_instance import StopInstance, stop_instance
 from sparkctl.config import load_config
 from sparkctl.context import CommandContext
 from sparkctl.engines import load_engine
-from sparkctl.errors import InvalidInput
+from sparkctl.errors import InvalidInput, NodeUnreachable
 from sparkctl.files import shipped_profiles_dir
 from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.events import CommandEnded
@@ -204,3 +204,13 @@ async def test_a_rank_whose_spark_is_silent_is_said_to_be_left_out(
     assert "no other rank's log was read" in found.source
     assert found.diagnosis.verdict is not None
     assert found.diagnosis.verdict.summary.startswith("Rank 0 of 2, on spark1: ")
+
+
+async def test_a_word_that_no_spark_knows_is_said_though_one_of_them_is_away(
+    sparks: SimulatedSparks, ctx: CommandContext
+) -> None:
+    await sparks.sshd["spark2"].close()
+    with pytest.raises(
+        NodeUnreachable, match=r"no file howl, no instance howl on spark1, and no saved log of one; .*refuses"
+    ):
+        await diagnose_instance(ctx, "howl", load_config(sparks.config_path).nodes, None)
