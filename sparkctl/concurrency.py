@@ -111,12 +111,14 @@ async def run_until_first(*work: Work[A]) -> tuple[int, A]:
 
 
 async def cancel_and_wait(tasks: Iterable[asyncio.Future[Any]], within: float | None = None) -> None:
-    """Cancel tasks and wait until they end, at most ``within`` seconds.
+    """Cancel tasks and wait until they end, at most ``within`` seconds. Nobody asks for their errors any more.
 
     Each is cancelled only once: a second cancel would interrupt its clean-up. A task that takes longer continues its
     clean-up, and its error is left to its own done callback.
     """
-    left = {task for task in tasks if not task.done()}
+    every = set(tasks)
+    left = {task for task in every if not task.done()}
+    _retrieve_errors(every - left)
     cancelled = set[asyncio.Future[Any]]()
     limit = None if within is None else asyncio.get_running_loop().time() + within
     while left:
@@ -130,11 +132,16 @@ async def cancel_and_wait(tasks: Iterable[asyncio.Future[Any]], within: float | 
         ended, left = await asyncio.wait(
             left, timeout=min((one for one in (again, rest) if one is not None), default=None)
         )
-        for task in ended:
-            if not task.cancelled():
-                task.exception()  # retrieved, so that asyncio does not log it
+        _retrieve_errors(ended)
         if limit is not None and asyncio.get_running_loop().time() >= limit:
             return
+
+
+def _retrieve_errors(tasks: Iterable[asyncio.Future[Any]]) -> None:
+    """Take the errors of tasks that have ended, so that asyncio does not log them as lost."""
+    for task in tasks:
+        if not task.cancelled():
+            task.exception()
 
 
 class BackgroundTasks:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sparkctl.errors import InvalidInput
-from sparkctl.model.launch_plan import explain_no_tokens
 from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.model.phase import Phase
@@ -251,7 +250,11 @@ def reason_cannot_measure(context: ActionContext) -> str | None:
         return why
     if not one.ours:
         return f"{one.name} was not started by sparkctl"
-    return explain_no_tokens(one.name, one.probe) if one.phase is Phase.READY else f"{one.name} is not ready"
+    if one.phase is not Phase.READY:
+        return f"{one.name} is not ready"
+    from sparkctl.model.launch_plan import explain_no_tokens  # imported late: the first picture needs none of it
+
+    return explain_no_tokens(one.name, one.probe)
 
 
 def reason_cannot_free(context: ActionContext) -> str | None:

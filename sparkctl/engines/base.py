@@ -126,9 +126,12 @@ _ENGINE_WORDS = lazy_pattern.compile(
 
 
 def adapt_remedy(remedy: str, engine: str, flags: Mapping[str, str] | None = None) -> str:
-    """Return a remedy as it helps in one engine: of parts such as ``<vLLM: Set args.moe-backend: marlin.>`` its own alone, or, for a
-    program of which no engine is known, all with the engines' names. ``flags``: what it calls the flags that stand outside of such
-    parts, None: as they are called there; one that it does not have is told in words."""
+    """Return a remedy as it helps in one engine.
+
+    A part such as ``<vLLM: Set args.moe-backend: marlin.>`` is for that engine alone. Where no engine is known, all parts stay, with
+    the engines' names. ``flags``: what the engine calls the flags outside of such parts; None: as they are called there. A flag that
+    it does not have is told in words.
+    """
 
     def adapt(found: re.Match[str]) -> str:
         name, text, flag = found["engine"], found["text"], found["flag"]

@@ -1184,7 +1184,7 @@ class LogAnalyzer:
 
     @property
     def unproved_standstill(self) -> int | None:
-        """The line by which a serving engine said that it stands still, too seldom to prove it; None where it made something since."""
+        """The line by which a serving engine said that it stands still, too seldom to prove it; None where it has made something since."""
         return self._stood_at if self.was_ready and 0 < self._standstills < _STANDSTILL_LINES else None
 
     def prove_standstill(self) -> None:

@@ -595,10 +595,9 @@ _MIN_WIDTH, _MAX_WIDTH = 40, 400  # columns of a terminal or a paste
 _MIN_CUTS = 3  # different lines of exactly that length, with the next one, that go on there
 _CUT_SHARE = 0.5  # of the lines of that length
 _NEAR = 4  # columns: few lines end by chance as close to the width, where lines are cut
-_LAST_WORD, _FIRST_WORD = (
-    re.compile(r"(?<!\w)[A-Z]\w*$"),
-    re.compile(r"[a-z]\w*(?=:)"),
-)  # of an exception's class that was cut
+# The two parts of an exception's class that was cut.
+_LAST_WORD = re.compile(r"(?<!\w)[A-Z]\w*$")
+_FIRST_WORD = re.compile(r"[a-z]\w*(?=:)")
 _SAME_START = 8  # characters, digits aside, by which the next line is one more of its kind and not its rest
 _FILLING = " " * 12  # behind a text, up to the width
 _RULE_CHARS = 3  # different ones, at most, of a line between two parts
@@ -684,7 +683,8 @@ def join_wrapped_lines(blocks: Iterable[bytes], read_header: Callable[[str], str
     before it: the lines keep their numbers.
 
     Lines are joined only where the log's beginning shows the width: several different lines have it and go on in the next
-    line, or an exception's class does, and none is longer. Nothing is joined from the first longer line on. ``read_header``: see `strip_wrapping`.
+    line (one is enough if it cuts an exception's class), and none is longer. Nothing is joined from the first longer line on.
+    ``read_header``: see `strip_wrapping`.
     """
     rest = iter(blocks)
     head = hold_sample(rest)

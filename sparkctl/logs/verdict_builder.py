@@ -340,7 +340,7 @@ def _with_named_flag(failure: Failure, text: str, plan: LaunchPlan | None) -> Fa
 
 
 def _without_foreign_flag(failure: Failure, plan: LaunchPlan | None) -> Failure:
-    """Return a failure without its field, if that is a flag of the engines which a program that is none of them was not given."""
+    """Return a failure without its field, where that is an engine's flag and a program of no known engine was not given it."""
     if plan is None or plan.engine != FALLBACK_ENGINE or not (failure.field or "").startswith("args."):
         return failure
     given = {word.partition("=")[0].lstrip("-").replace("_", "-") for word in plan.command}

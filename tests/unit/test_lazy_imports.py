@@ -111,7 +111,7 @@ def test_the_first_picture_leaves_out_what_it_does_not_show(tmp_path: Path) -> N
     assert modules.isdisjoint(
         {"click", "yaml", "sparkctl.commands.request", "sparkctl.tui.controller", "sparkctl.tui.search_prompt",
          "sparkctl.tui.screens.scroll_screens", "sparkctl.views.text.line_wrap", "sparkctl.views.text.charts",
-         "sparkctl.model.events"}
+         "sparkctl.model.events", "sparkctl.model.launch_plan"}
     )  # fmt: skip
 
 

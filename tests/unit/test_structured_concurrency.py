@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from contextlib import suppress
 
 import pytest
@@ -154,3 +155,12 @@ async def test_a_clean_up_is_not_interrupted_by_a_second_cancel() -> None:
     goes_on.set()
     await cancel_and_wait([task])
     assert done == ["cleaned up"]
+
+
+async def test_an_error_of_a_task_that_had_ended_before_is_not_logged_as_lost(caplog: pytest.LogCaptureFixture) -> None:
+    tasks = [asyncio.ensure_future(fail(LookupError("a"))), asyncio.ensure_future(give(1))]
+    await asyncio.wait(tasks)
+    await cancel_and_wait(tasks)
+    tasks.clear()
+    gc.collect()
+    assert caplog.messages == []

@@ -202,7 +202,7 @@ def _run_demo_verb(verb: tuple[str, ...], scenario: str, speed: float) -> int:
     from sparkctl.cli.options import VERB_ALIASES
 
     name = VERB_ALIASES.get(verb[0], verb)[0]
-    if name in ("up", "restart"):
+    if name in ("up", "restart") and "--dry-run" not in verb:
         stderr.print_message(_explain_end(code, has_log, can_add_tunnel=name == "up" and "--tunnel" not in verb))
     elif code in (0, 5) and name in ("status", "endpoints") and scenario not in _IDLE_SCENARIOS:
         stderr.print_message(f"these addresses ended with the command; {_SERVE_ADVICE}")

@@ -89,7 +89,8 @@ class PullProfile(Request):
         forced: download although an engine loads its weights there.
         known: every node of the config: something that the profile needs may run there, and a model may be there.
         alone: without what it needs.
-        hub: who is asked for models, where it was asked before; ``measured``: images whose registry was asked before.
+        hub: the client of the Hub that was asked before; None: a new one.
+        measured: images whose registry was asked before.
     """
 
     profile: Profile

@@ -79,8 +79,8 @@ class StartMemory:
         self, plan: LaunchPlan, measured: node_fit.MeasuredNode, busy: PortInUse | None = None
     ) -> None:
         """Raise `OperationRefused` where it does not fit, whatever stops and whatever is got: whoever got or stopped the rest first
-        would have done it in vain. ``busy``: its port, which another has; then also where something must stop for the memory,
-        which may free the port, too.
+        would have done it in vain. ``busy``: the error of its port, which another has. Then it is raised also where something
+        must stop for the memory: that may free the port, too.
         """
         fit = measured.evaluate_in_place(self._profile)
         is_certain = fit.answer in (FitOutcome.SHORT, FitOutcome.SEVERAL)

@@ -45,8 +45,11 @@ COMMON_CAUSES = (
 def adapt_rules(
     rules: Iterable[FailureRule], engine: str, flags: Mapping[str, str] | None = None
 ) -> tuple[FailureRule, ...]:
-    """Return rules with the remedies that help in one engine: see `adapt_remedy`. The field of another engine's flag stays where none
-    is known: the line is then mostly of an engine that has it."""
+    """Return rules with the remedies that help in one engine: see `adapt_remedy`.
+
+    A rule loses a field that is a flag of other engines. It keeps it where no engine is known: the line is then mostly of one that
+    has the flag.
+    """
     return tuple(_adapt_rule(rule, engine, flags) for rule in rules)
 
 

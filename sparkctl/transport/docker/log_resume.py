@@ -84,7 +84,7 @@ class WholeLines(Sequence[LogFragment]):
 
 
 class _ChunkHeads(dict[bytes, tuple[int, int]]):
-    """What stands before the frames of chunks with one line: which stream, and the bytes of the frame's text by both lengths."""
+    """By what stands before the text of a chunk with one line: its stream, and its length; -1 where the two lengths do not agree."""
 
     def __missing__(self, head: bytes) -> tuple[int, int]:
         size, frame = head[: -_FRAME_HEADER_BYTES - 2], head[-_FRAME_HEADER_BYTES:]

@@ -448,6 +448,7 @@ def test_in_the_demo_it_is_said_what_ended_with_it() -> None:
     assert "and this log" not in refused.stderr
     nothing = run_demo("up", "nosuch", "--node", "spark1")
     assert "and this log" not in nothing.stderr
+    assert "ended with the command" not in run_demo("up", "qwen36", "--node", "spark1", "--dry-run").stderr
 
 
 def test_a_terminal_that_is_closed_leaves_nothing_behind(tmp_path: Path) -> None:
