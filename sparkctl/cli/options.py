@@ -100,6 +100,7 @@ _UP_FOLLOW = "sparkctl up PROFILE        shows each step until it is ready\nspar
 OPTION_HINTS = {
     **dict.fromkeys((("status", "--filter"), ("status", "-f")), _STATUS_FILTER),
     **dict.fromkeys((("up", "--follow"), ("up", "-f"), ("up", "--attach")), _UP_FOLLOW),
+    ("setup", "--node"): "sparkctl setup NODE        without the option",
 }
 COPY_HINT = "sparkctl sync PROFILE --from NODE --to NODE        copies a model\na file: scp, or on the node docker cp"
 

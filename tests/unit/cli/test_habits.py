@@ -280,6 +280,7 @@ def test_another_tools_option_says_what_to_type_and_not_what_only_looks_alike() 
         run = run_command(f"{verb} {option} x")
         assert (run.exit_code, run.stdout, hint.splitlines()[0] in run.stderr) == (2, "", True), run.stderr
         assert "Did you mean" not in run.stderr
+    assert ("setup", "--node") in OPTION_HINTS, "click proposes --undo, which is the opposite"
     assert COPY_HINT.splitlines()[0] in run_command("cp a b").stderr
 
 
