@@ -12,7 +12,6 @@ from dataclasses import field, replace
 from enum import IntEnum, StrEnum
 from typing import TYPE_CHECKING, Protocol
 
-from sparkctl.engines import FALLBACK_ENGINE
 from sparkctl.model.engine_metrics import EngineFact, EngineFactName, EngineMetrics, StatsLine
 from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.node import LEAST_TOTAL_BYTES
@@ -116,37 +115,6 @@ class FailureWeight(IntEnum):
     DEATH = 6  # a part of the engine was killed: no line is closer, the reason is outside of the log
     LIKELY = 8  # names the fault in general terms: a flag, a status; a more specific line has more weight
     CONCRETE = 10  # names the cause
-
-
-_NO_LETTER = lazy_pattern.compile(r"\W")
-# What a remedy says for one engine only, and the flags that it names.
-_ENGINE_WORDS = lazy_pattern.compile(
-    r"<(?P<engine>[\w.-]{2,20}): (?P<text>[^<>]+)>|\bargs\.(?P<flag>[a-z][\w-]*)(?P<value>: (?:true|\d[\d.]*\d))?"
-)
-
-
-def adapt_remedy(remedy: str, engine: str, flags: Mapping[str, str] | None = None) -> str:
-    """Return a remedy as it helps in one engine.
-
-    A part such as ``<vLLM: Set args.moe-backend: marlin.>`` is for that engine alone. Where no engine is known, all parts stay, with
-    the engines' names. ``flags``: what the engine calls the flags outside of such parts; None: as they are called there. A flag that
-    it does not have is told in words.
-    """
-
-    def adapt(found: re.Match[str]) -> str:
-        name, text, flag = found["engine"], found["text"], found["flag"]
-        if flag is not None:
-            own = flag if flags is None else flags.get(flag)
-            value = found["value"] or ""
-            return f"its {flag.replace('-', ' ')}{value.replace(':', ' to')}" if own is None else f"args.{own}{value}"
-        if engine == FALLBACK_ENGINE:
-            is_plain = text.partition(" ")[0][1:].islower()  # no name such as DeepGEMM
-            return f"{name}: {text[0].lower() if is_plain else text[0]}{text[1:]}"
-        return text if _NO_LETTER.sub("", name).lower() == engine else ""
-
-    if "<" not in remedy and (flags is None or "args." not in remedy):
-        return remedy
-    return " ".join(_ENGINE_WORDS.sub(adapt, remedy).split())
 
 
 FailureRefinement = Callable[["Failure", Mapping[EngineFactName, str]], "Failure"]

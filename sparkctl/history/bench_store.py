@@ -22,7 +22,6 @@ from sparkctl.model.bench import BenchCell, BenchRun, BenchSetup, CellResult, Do
 from sparkctl.model.container import shorten_id
 from sparkctl.model.json_codec import from_json_data, to_json_data
 from sparkctl.model.lazy_dataclass import dataclass
-from sparkctl.model.median import compute_median
 from sparkctl.model.node import NodeName
 from sparkctl.model.reference import FigureRange, Reference, ReferenceFigure, name_source
 
@@ -225,7 +224,9 @@ class FigureComparison:
         if self.before is None or self.after is None or not self.before.median or not self.after.median:
             return None
         if gains := self._list_pair_gains():
-            return compute_median(gains)
+            import statistics  # imported late, as in `model.bench`
+
+            return statistics.median(gains)
         return self._compute_gain(self.before.median, self.after.median)
 
     def _compute_gain(self, old: float, new: float) -> float:

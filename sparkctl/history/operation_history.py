@@ -26,7 +26,6 @@ from sparkctl.history.expected_durations import (
 from sparkctl.history.log_archive import LogArchive
 from sparkctl.model.container import shorten_id
 from sparkctl.model.lazy_dataclass import dataclass
-from sparkctl.model.median import compute_median
 from sparkctl.model.node import NodeName
 
 if TYPE_CHECKING:
@@ -316,7 +315,11 @@ class OperationHistory(LogArchive):
 
         nothing: list[float] = []
         rates = self._file.read_transaction(lambda file: tables.read_pull_rates(file, node, is_image=is_image), nothing)
-        return size / compute_median(rates) if rates else None
+        if not rates:
+            return None
+        import statistics  # imported late: it takes 10 ms
+
+        return size / statistics.median(rates)
 
     def get_operation(self, number: int) -> OperationRecord | None:
         """Return the operation of this number, None where there is none."""

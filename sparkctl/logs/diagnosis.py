@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import cache, lru_cache
 from itertools import chain, islice
 
-from sparkctl.engines import engine_names, load_engine
+from sparkctl.engines import FALLBACK_ENGINE, engine_names, load_engine
 from sparkctl.engines.base import Engine, FailureWeight
 from sparkctl.engines.line_preparer import find_launcher, prepare_text
 from sparkctl.engines.log_rules import fact_rule
@@ -35,7 +35,6 @@ from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.secrets import redact
 from sparkctl.model.verdict import Confidence, FailureCause, Verdict
 
-UNKNOWN_ENGINE = "container"  # knows only lines that every program may print
 # Python's last words where a process left semaphores behind.
 _RESOURCE_TRACKER = "resource_tracker: There appear to be "
 _DEFAULT_READY_LINE = r"^INFO: +Application startup complete\."
@@ -235,7 +234,7 @@ class LogDiagnoser:
         """The analyzer that alone reads from here on; None while it is open whose log it is."""
         if self._engine is not None:
             return self._analyzers[self._engine]
-        return self._analyzers[UNKNOWN_ENGINE] if self.lines >= _MAX_UNDECIDED_LINES else None
+        return self._analyzers[FALLBACK_ENGINE] if self.lines >= _MAX_UNDECIDED_LINES else None
 
     def _get_effect_table(self, analyzer: LogAnalyzer) -> EffectTable:
         key = analyzer.engine.name, analyzer.is_in_traceback
@@ -348,16 +347,18 @@ class LogDiagnoser:
     def analyzer(self) -> LogAnalyzer:
         """The analyzer of the engine; of no engine's log the one whose rules name the failure best."""
         if self._engine_name is None:
-            own = self._analyzers[UNKNOWN_ENGINE].get_last_run_analyzer()
+            own = self._analyzers[FALLBACK_ENGINE].get_last_run_analyzer()
             others = [
-                analyzer.get_last_run_analyzer() for name, analyzer in self._analyzers.items() if name != UNKNOWN_ENGINE
+                analyzer.get_last_run_analyzer()
+                for name, analyzer in self._analyzers.items()
+                if name != FALLBACK_ENGINE
             ]
             best = max((own, *others), key=lambda one: failure_weight(one.end_cause) if one.end_cause else 0)
             if best.end_cause is not None and failure_weight(best.end_cause) > FailureWeight.EXCEPTION:
                 return own if _name_the_same(own, best) else best
             return next((one for one in others if _names_more(one, own)), own)
         return (
-            self._analyzers.get(self._engine_name or UNKNOWN_ENGINE) or self._analyzers[UNKNOWN_ENGINE]
+            self._analyzers.get(self._engine_name or FALLBACK_ENGINE) or self._analyzers[FALLBACK_ENGINE]
         ).get_last_run_analyzer()
 
     @property
@@ -411,7 +412,7 @@ class LogDiagnoser:
             if any(hint in head for hint in hints):
                 self._hints[name] = self._hints.get(name, 0) + 1
         if self.lines == _MAX_UNDECIDED_LINES:
-            self._analyzers = {UNKNOWN_ENGINE: self._analyzers[UNKNOWN_ENGINE]}
+            self._analyzers = {FALLBACK_ENGINE: self._analyzers[FALLBACK_ENGINE]}
 
 
 _REFUSED_SETTINGS = (FailureCause.UNKNOWN_FLAG, FailureCause.BAD_VALUE)
@@ -502,7 +503,7 @@ def _build_likely_verdict(cause: FailureCause, summary: str, proof: EvidenceLine
 
 @cache
 def _load_engine_marks() -> tuple[tuple[str, Callable[[str], object] | None, tuple[str, ...]], ...]:
-    every: tuple[Engine, ...] = tuple(load_engine(name) for name in engine_names() if name != UNKNOWN_ENGINE)
+    every: tuple[Engine, ...] = tuple(load_engine(name) for name in engine_names() if name != FALLBACK_ENGINE)
     return tuple(
         (one.name, re.compile(one.signs.marks).search if one.signs.marks else None, one.signs.hints) for one in every
     )
@@ -528,7 +529,7 @@ def has_engine_mark(raw: str) -> bool:
 
 @cache
 def _load_line_starts() -> tuple[Callable[[str], object], ...]:
-    signs = [load_engine(name).signs for name in engine_names() if name != UNKNOWN_ENGINE]
+    signs = [load_engine(name).signs for name in engine_names() if name != FALLBACK_ENGINE]
     return tuple(re.compile(one.marks).match for one in signs if one.marks)
 
 

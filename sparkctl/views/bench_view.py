@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from sparkctl.engines import load_engines
 from sparkctl.history.bench_store import BenchComparison, BenchFigure, FigureComparison, SourceFigure
 from sparkctl.model.bench import BenchCell, BenchRun, BenchSetup, CellResult, DomainKey, DomainResult, Measurements
-from sparkctl.model.median import compute_median
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.units import GIB, format_date_time, format_duration
 from sparkctl.views.text.line_wrap import align_cells
@@ -619,11 +618,13 @@ def _list_cell_sizes(cell: BenchCell | DomainKey) -> tuple[object, ...]:
 
 def build_leaderboard_document(run: BenchRun) -> dict[str, object]:
     """Return a run in llama-benchy's own schema, which leaderboards read."""
+    import statistics  # imported late, as in `model.bench`
+
     latencies = [one.latency * 1000 for one in run.results if one.latency is not None]
     version = (run.setup.generator or "").removeprefix("llama-benchy ") or None
     return {
         "version": version, "timestamp": time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(run.began)), "latency_mode": "api",
-        "latency_ms": compute_median(latencies) if latencies else None, "model": run.setup.served,
+        "latency_ms": statistics.median(latencies) if latencies else None, "model": run.setup.served,
         "prefix_caching_enabled": run.setup.prefix_caching,
         "max_concurrency": max((cell.concurrency for cell in run.wanted), default=1),
         "benchmarks": [

@@ -14,11 +14,10 @@ from sparkctl.commands.stop.stop_containers import StoppedContainer, resolve_sto
 from sparkctl.commands.switch.forward_steps import list_old_containers, original_name, save_pending_stops
 from sparkctl.commands.switch.switch_transaction import OwnershipLost, SwitchTransaction
 from sparkctl.concurrency import gather_or_cancel
-from sparkctl.engines import find_engine, load_engine
+from sparkctl.engines import FALLBACK_ENGINE, find_engine, load_engine
 from sparkctl.errors import ContainerNotFound, DockerError, DockerUnavailable, OperationRefused, SparkctlError
 from sparkctl.history.model import OperationKind
 from sparkctl.history.operation_recorder import OperationRecorder
-from sparkctl.logs.diagnosis import UNKNOWN_ENGINE
 from sparkctl.model.container import Container, shorten_id
 from sparkctl.model.events import Outcome
 from sparkctl.model.launch_plan import PROVED_PROBES, ContainerLabel, GuardRule, PhaseTimeouts
@@ -251,7 +250,7 @@ async def _create_rank_watch(
         secrets=tuple(await session.docker.read_secret_values(container.id)),
     )  # fmt: skip
     again = f"sparkctl resume --node {transaction.journal.affected_nodes[0]}"
-    engine = find_engine(made.engine) or load_engine(UNKNOWN_ENGINE)
+    engine = find_engine(made.engine) or load_engine(FALLBACK_ENGINE)
     rank = RankWatch(
         transaction.step_context, session, engine=engine, plan=made, emit=transaction.emit, began=began, again=again
     )

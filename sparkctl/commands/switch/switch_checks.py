@@ -53,6 +53,8 @@ from sparkctl.profiles.profile_lint import StartWarning, refuse_wrong_flags
 from sparkctl.profiles.setting_proof import SettingProof
 from sparkctl.transport.node_session import NodeSession
 
+_NODE_SECTIONS = ("identity", "memory", "listen", "docker", "sudo")  # what a start has to know of its node
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckReadings:
@@ -122,9 +124,7 @@ async def _inspect_node(
 ) -> PreflightInspection:
     session = transaction.sessions[coming.plan.node]
     models = node_fit.list_model_sections(request.profile, coming.model_plan)
-    return await node_fit.inspect_for_start(
-        session, coming.plan, "identity", "memory", "listen", "docker", "sudo", *models
-    )
+    return await node_fit.inspect_for_start(session, coming.plan, *_NODE_SECTIONS, *models)
 
 
 def _check_start_decision(

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from sparkctl.engines import engine_flags
 from sparkctl.engines.base import Engine, EngineDefaults, EngineRank, ImportRules, LineSignal
-from sparkctl.engines.failures import COMMON_CAUSES, CRASH_FAILURES, adapt_rules, cuda_memory_rules
+from sparkctl.engines.failures import COMMON_CAUSES, CRASH_FAILURES, cuda_memory_rules
 from sparkctl.engines.log_rules import LogRules, loading_signal
+from sparkctl.engines.remedies import adapt_rules
 from sparkctl.engines.traps import build_trap_rules
 from sparkctl.errors import InvalidInput
 from sparkctl.model.phase import Phase, Step

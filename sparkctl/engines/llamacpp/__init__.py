@@ -20,7 +20,7 @@ from sparkctl.engines.base import (
     LineSignal,
     LogSignature,
 )
-from sparkctl.engines.failures import COMMON_CAUSES, CRASH_FAILURES, adapt_rules
+from sparkctl.engines.failures import COMMON_CAUSES, CRASH_FAILURES
 from sparkctl.engines.llamacpp.failures import (
     CONTEXT_FIELD,
     CUDA_FAILURES,
@@ -32,6 +32,7 @@ from sparkctl.engines.llamacpp.failures import (
 )
 from sparkctl.engines.log_rules import LogRules, loading_signal
 from sparkctl.engines.metrics_parser import parse_leading_number
+from sparkctl.engines.remedies import adapt_rules
 from sparkctl.engines.traps import build_trap_rules
 from sparkctl.model.engine_metrics import (
     NO_GPU_PATH,

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sparkctl.engines import engine_names
-from sparkctl.engines.base import FailureWeight, adapt_remedy
+from sparkctl.engines.base import FailureWeight
+from sparkctl.engines.remedies import adapt_remedy
 from sparkctl.errors import InvalidInput
 from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.verdict import ChangeDirection, FailureCause

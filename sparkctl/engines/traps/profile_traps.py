@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from sparkctl.engines import load_engine
-from sparkctl.engines.base import adapt_remedy
 from sparkctl.engines.engine_flags import FlagArity, find_profile_script
 from sparkctl.engines.lint import FieldPath, LintMessage, LintRule, LintSeverity
 from sparkctl.engines.lint.profile_flags import (
@@ -17,6 +16,7 @@ from sparkctl.engines.lint.profile_flags import (
     quote_value,
     split_shell_words,
 )
+from sparkctl.engines.remedies import adapt_remedy
 from sparkctl.engines.traps import EngineCache, is_version_within, load_traps, shorten_source
 from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.profile import Profile

@@ -24,8 +24,9 @@ from sparkctl.engines.base import (
     LogSignature,
     ModelWord,
 )
-from sparkctl.engines.failures import COMMON_CAUSES, CRASH_FAILURES, adapt_rules, cuda_memory_rules
+from sparkctl.engines.failures import COMMON_CAUSES, CRASH_FAILURES, cuda_memory_rules
 from sparkctl.engines.log_rules import LogRules, fact_rule, failure_rule, loading_signal, version_facts
+from sparkctl.engines.remedies import adapt_rules
 from sparkctl.engines.traps import build_trap_rules
 from sparkctl.engines.trtllm import mpirun
 from sparkctl.engines.trtllm.mpirun import MPIRUN_FAILURES, MPIRUN_SIGNALS

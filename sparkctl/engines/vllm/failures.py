@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 
 from sparkctl.engines.base import FailureWeight, suspect_drafts
-from sparkctl.engines.failures import COMMON_CAUSES, CRASH_FAILURES, SIGNAL_DEATHS, adapt_rules
+from sparkctl.engines.failures import COMMON_CAUSES, CRASH_FAILURES, SIGNAL_DEATHS
 from sparkctl.engines.failures.memory_failures import cuda_memory_rules
 from sparkctl.engines.log_rules import EXCEPTION_PREFIX, MatchGroups, failure_rule
+from sparkctl.engines.remedies import adapt_rules
 from sparkctl.engines.traps import build_trap_rules
 from sparkctl.model.verdict import DROP_CACHES_REMEDY, ChangeDirection, FailureCause
 

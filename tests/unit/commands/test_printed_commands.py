@@ -15,9 +15,9 @@ import sparkctl
 from sparkctl.cli.main import VERBS, sparkctl_command
 from sparkctl.cli.verbs.bench import BenchGroup
 from sparkctl.engines import load_engine
-from sparkctl.engines.base import adapt_remedy
 from sparkctl.engines.engine_flags import list_versions, load_catalogue
 from sparkctl.engines.log_rules import FailureRule
+from sparkctl.engines.remedies import adapt_remedy
 from sparkctl.files import shipped_profiles_dir
 
 ENGINES = ("sglang", "vllm", "trtllm", "llamacpp")
