@@ -77,10 +77,7 @@ def test_status_as_it_runs_leaves_them_out_too(tmp_path: Path) -> None:
 
 def test_a_start_and_a_switch_leave_out_what_downloads_and_what_only_a_bench_computes_with(tmp_path: Path) -> None:
     modules = list_loaded_modules(
-        "import sparkctl.cli.verbs.switch, sparkctl.commands.switch.switch_run, sparkctl.commands.pull.pull_and_start\n"
-        "import sparkctl.history.expected_durations as e\n"
-        "row = {'seconds': 9.0, 'profile': 'p', 'hash': 'h', 'node': 'n'}\n"
-        "assert e.estimate_durations([row], 'p', 'h', 'n', '').seconds == 9.0",
+        "import sparkctl.cli.verbs.switch, sparkctl.commands.switch.switch_run, sparkctl.commands.pull.pull_and_start",
         tmp_path,
     )
     assert modules.isdisjoint({"urllib.request", "sparkctl.transport.hub_client", "statistics"})
