@@ -55,9 +55,14 @@ def format_diagnosis(found: LogDiagnosis, title: Callable[[str], str], instance:
     """
     lines = [_format_headline(found, title)]
     if found.runs > 1:
-        lines.append(
-            f"{'runs':{_LABEL_COLUMNS}}{found.runs} in this log; this is the last one, from line {found.run_began} on"
+        proof = None if found.verdict is None else next((one.line for one in found.verdict.evidence if one.line), None)
+        is_before = proof is not None and proof < found.run_began
+        told = (
+            f"the last one, from line {found.run_began} on, breaks off: this is how the one before it ended"
+            if is_before
+            else f"this is the last one, from line {found.run_began} on"
         )
+        lines.append(f"{'runs':{_LABEL_COLUMNS}}{found.runs} in this log; {told}")
     lines += (
         [f"{'took':{_LABEL_COLUMNS}}{_format_durations(found.parts)}"]
         if sum(one.seconds for one in found.parts) >= _MIN_PART_SECONDS

@@ -63,6 +63,9 @@ def test_words_for_people(tmp_path: Path) -> None:
     twice = run_diagnose("-", stdin=BROKEN + HEALTHY, cwd=tmp_path).stdout
     assert "2 in this log; this is the last one, from line 7 on" in twice
     assert "The run before it ended with:" in twice
+    loop = run_diagnose("-", stdin=f"{BROKEN}{BROKEN}{VLLM[0]}\n", cwd=tmp_path).stdout
+    assert "3 in this log; the last one, from line 13 on, breaks off: this is how the one before it ended" in loop
+    assert "  proof   line 11: " in loop
 
 
 def test_what_cannot_be_read_is_exit_2_and_says_why(tmp_path: Path) -> None:
