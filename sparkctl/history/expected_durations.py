@@ -29,8 +29,8 @@ def estimate_durations(
 
     A part is expected if half of the starts had it: compiled kernels are cached, so not every start compiles.
     """
-    same, alike, _ = _group_starts(records, profile, digest, node, kind)
-    chosen = _choose_starts(records, profile, digest, node, kind)
+    same, alike, _ = groups = _group_starts(records, profile, digest, node, kind)
+    chosen = _choose_starts(groups)
     if not chosen:
         return ExpectedDurations()
     parts = [each for one in same if (each := decode_durations(one.get("parts")))] or [
@@ -47,7 +47,7 @@ def find_longest_phases(
 ) -> dict[Phase, float]:
     """Return the longest time that each phase took in the starts that `estimate_durations` counts: what a limit has to leave."""
     longest: dict[Phase, float] = {}
-    for start in _choose_starts(records, profile, digest, node, kind):
+    for start in _choose_starts(_group_starts(records, profile, digest, node, kind)):
         took: dict[Phase, float] = {}
         for part in decode_durations(start.get("parts")):
             took[part.phase] = took.get(part.phase, 0.0) + part.seconds
@@ -57,13 +57,13 @@ def find_longest_phases(
 
 def find_longest_start(records: Sequence[StartRow], profile: str, digest: str, node: str, kind: str) -> float | None:
     """Return the longest of these starts, in seconds; None where there is none."""
-    chosen = _choose_starts(records, profile, digest, node, kind)
+    chosen = _choose_starts(_group_starts(records, profile, digest, node, kind))
     return max((float(one["seconds"]) for one in chosen), default=None)
 
 
-def _choose_starts(records: Sequence[StartRow], profile: str, digest: str, node: str, kind: str) -> list[StartRow]:
+def _choose_starts(groups: Sequence[list[StartRow]]) -> list[StartRow]:
     """Return the last starts of the first group that has any."""
-    return next(filter(None, _group_starts(records, profile, digest, node, kind)), [])[-_MAX_STARTS:]
+    return next(filter(None, groups), [])[-_MAX_STARTS:]
 
 
 def _group_starts(

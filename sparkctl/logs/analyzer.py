@@ -438,8 +438,7 @@ class LogAnalyzer:
     _unnamed: tuple[LogLine, str, int, str | None] | None = None
     _causes: list[int] | None = None  # the lines of an error and of its causes so far; None outside of such a list
     _standstills: int = 0  # in a row
-    _stood_at: int = 0  # the last line of a standstill
-    _standing: tuple[LogLine, str] | None = None  # that line
+    _standing: tuple[LogLine, str] | None = None  # the last line of a standstill
     _request_error: int = -_MAX_CHAIN_LINES  # the last line of what says that a request failed: its tracebacks follow
     _is_request_traceback: bool = False
     _ends_itself: bool = False
@@ -756,8 +755,9 @@ class LogAnalyzer:
             needed = _SERVED_ON_LINES  # its program takes requests, and caught what one of them met
         if self.is_unknown and (self._ordinary - seen.ordinary >= needed or seen.number < self._listened_at):
             return True
-        if self._stood_at and failure.cause is FailureCause.WEDGED and not seen.serving and seen is self.failures[-1]:
-            return self._latest is not None and self._latest[0] - self._stood_at >= _WENT_ON_LINES
+        stood = self._standing
+        if stood and failure.cause is FailureCause.WEDGED and not seen.serving and seen is self.failures[-1]:
+            return self._latest is not None and self._latest[0] - stood[0].number >= _WENT_ON_LINES
         # Without the ready line, requests that were answered show that it was ready: of streams, some after the death.
         if self.whole and self.was_ready and not seen.serving and (self.ready_line_seen or since >= SURVIVED_LINES):
             return True
@@ -1178,14 +1178,15 @@ class LogAnalyzer:
     def _count_standstill(self, line: LogLine, text: str) -> None:
         """Record that the engine stands still, once it has said so several times and nothing else."""
         self._standstills += 1
-        self._stood_at, self._standing = line.number, (line, text)
+        self._standing = line, text
         if self._standstills == _STANDSTILL_LINES:
             self._record_standstill(_STANDSTILL if self.was_ready else _SILENT_START)
 
     @property
     def unproved_standstill(self) -> int | None:
         """The line by which a serving engine said that it stands still, too seldom to prove it; None where it has made something since."""
-        return self._stood_at if self.was_ready and 0 < self._standstills < _STANDSTILL_LINES else None
+        is_unproved = self.was_ready and 0 < self._standstills < _STANDSTILL_LINES
+        return self._standing[0].number if is_unproved and self._standing is not None else None
 
     def prove_standstill(self) -> None:
         """Record that the engine stands still while requests run, as its figures say."""

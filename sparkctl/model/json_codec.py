@@ -95,7 +95,7 @@ def to_json_data(value: object) -> object:
         return {field.name: to_json_data(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Enum):
         return value.value
-    if isinstance(value, Sequence) and not isinstance(value, str):
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
         return [to_json_data(item) for item in value]
     if isinstance(value, float):
         return round(value, 6) if math.isfinite(value) else None  # JSON has no other numbers

@@ -513,8 +513,7 @@ class _StartRun:
         for one in found:
             if one.refused_flag is None or self.request.forced:
                 self.head.warn(one.message, self._format_remedy(one))
-        longest = self.ctx.history.find_longest_start(self.request.profile, self.head.plan.node)
-        if (short := self.request.check_timeout(longest)) is not None:
+        if (short := self.request.check_timeout(self.ctx.history)) is not None:
             self.head.warn(*short)
         return found
 

@@ -26,6 +26,7 @@ from sparkctl.profiles.profile_library import ProfileLibrary
 if TYPE_CHECKING:
     from sparkctl.commands.action_context import ActionContext
     from sparkctl.context import CommandContext
+    from sparkctl.history.operation_history import OperationHistory
     from sparkctl.model.events import Event
 
 
@@ -51,9 +52,12 @@ class LaunchRequest(Request):
     guarded: bool = True
     once_more: bool = False
 
-    def check_timeout(self, longest: float | None) -> tuple[str, str] | None:
-        """Return a warning and its hint where ``--timeout`` is shorter than such a start took (`find_longest_start`)."""
-        if self.timeout is None or longest is None or longest <= self.timeout:
+    def check_timeout(self, history: OperationHistory) -> tuple[str, str] | None:
+        """Return a warning and its hint where ``--timeout`` is shorter than such a start took."""
+        if self.timeout is None:
+            return None
+        longest = history.find_longest_start(self.profile, self.nodes[0].name)
+        if longest is None or longest <= self.timeout:
             return None
         took = f"is shorter than such a start took: {format_duration(longest)}"
         more = f"give it more time: --timeout={math.ceil(2 * longest / 60)}m"  # as for a limit in the profile

@@ -72,8 +72,7 @@ class SwitchRun:
         )
         goes = frozenset(container for _, container in _list_stopped_container_ids(plan))
         warnings = () if plan.is_there else tuple(check_flags(self.request, flags, self.sites, goes))
-        longest = self.ctx.history.find_longest_start(self.request.profile, self.request.nodes[0].name)
-        if not plan.is_there and (short := self.request.check_timeout(longest)) is not None:
+        if not plan.is_there and (short := self.request.check_timeout(self.ctx.history)) is not None:
             warnings += (short,)
         self.emit(SwitchPlanned(self.ctx.clock.unix_time(), plan.nodes[0], plan))
         emit = self.emit = deduplicate_warnings(self.emit, plan.cautions)

@@ -83,6 +83,10 @@ class WholeLines(Sequence[LogFragment]):
         return iter(self[:])
 
 
+def _list_stamps(pieces: Sequence[LogFragment]) -> Sequence[bytes]:
+    return pieces.stamps if isinstance(pieces, WholeLines) else [piece.stamp for piece in pieces]
+
+
 class _ChunkHeads(dict[bytes, tuple[int, int]]):
     """By what stands before the text of a chunk with one line: its stream, and its length; -1 where the two lengths do not agree."""
 
@@ -389,7 +393,7 @@ class LogLineAssembler:
         if not pieces:
             return ()
         lines = self._join_fragments(pieces)
-        self._advance_position(pieces.stamps if isinstance(pieces, WholeLines) else [piece.stamp for piece in pieces])
+        self._advance_position(_list_stamps(pieces))
         return lines
 
     def finish(self) -> Sequence[LogLine]:
@@ -477,7 +481,7 @@ class LogLineAssembler:
 
     def _drop_repeated_lines(self, pieces: Sequence[LogFragment]) -> Sequence[LogFragment]:
         """Drop whole lines that came a moment ago with the same timestamp. Parts of a long line may be equal."""
-        stamps = pieces.stamps if isinstance(pieces, WholeLines) else [piece.stamp for piece in pieces]
+        stamps = _list_stamps(pieces)
         if stamps and self._highest < stamps[0] and all(map(lt, stamps, stamps[1:])):
             older = _RECENT_FRAGMENTS - len(pieces)
             self._recent = [*self._recent[-older:], *pieces] if older > 0 else pieces
