@@ -215,7 +215,7 @@ class LineContent:
     ``ExceptionGroup``; ``level``: its own; ``is_answer``: the code that answers a single request wrote it;
     ``is_request_error``: the server says that a request failed, or its logging that a record did; ``is_usage``: a client used
     the engine; ``has_served``: it had been ready before this line; ``is_version``: the version of what the line before
-    it names; ``is_plain``: it is none of these, and no failure: facts and
+    it names; ``says_ready``: an engine says that it is; ``is_plain``: it is none of these, and no failure: facts and
     progress, as most lines of a start.
     """
 
@@ -238,6 +238,7 @@ class LineContent:
     is_done: bool
     is_plain: bool
     is_version: bool
+    says_ready: bool
     signal: LineSignal | None
 
 
@@ -431,6 +432,7 @@ class LogAnalyzer:
     _begun: set[str] = field(default_factory=set)
     _preparer: LinePreparer = field(default_factory=LinePreparer)
     is_ready_line: Callable[[str], object] | None = None
+    _has_own_ready_line: bool = True
     _latest: tuple[int, str | bytes] | None = None  # bytes: a line that was skipped
     _traceback: TracebackReader = field(default_factory=TracebackReader)
     _prefix: TracebackPrefix = field(default_factory=TracebackPrefix)
@@ -448,7 +450,9 @@ class LogAnalyzer:
     _ports: dict[str, int] = field(default_factory=dict)  # on which servers have listened: the last line that said so
 
     def __post_init__(self) -> None:
-        is_own = self.ready.line == self.engine.defaults.ready_line
+        # An engine's rules tell its own ready line from quoted text; a profile's is trusted.
+        self._has_own_ready_line = self.ready.line == self.engine.defaults.ready_line
+        is_own = self._has_own_ready_line
         self.is_ready_line = _compile_ready_line(self.ready.line, is_own=is_own) if self.ready.line else None
         self.ready_line_seen = self.ready.line is None
 
@@ -466,15 +470,15 @@ class LogAnalyzer:
             text = self._prefix.strip_line(raw)
             if text is not raw:
                 line, raw = replace(line, text=text), text
-        was_joining = self._preparer.is_joining
+        was_joining = self._preparer.joining is not None
         read = _read_short_line if len(raw) <= _MAX_KNOWN_CHARS else _read_long_line
         if not was_joining and (contents := read(self.engine, raw)) is not None:  # most lines
             for content in contents:
                 self._process_content(line, content)
             return
         texts = self._preparer.prepare_lines(raw)
-        is_joined = was_joining and not self._preparer.is_joining and len(texts) == 2
-        if self._preparer.is_joining and "validation error" in line.text:
+        is_joined = was_joining and self._preparer.joining is None and len(texts) == 2
+        if self._preparer.joining is not None and "validation error" in line.text:
             self._joined_from = line.number
         for at, text in enumerate(texts):
             if _is_older_state(texts, at):
@@ -525,7 +529,7 @@ class LogAnalyzer:
         """The largest effect of lines that `skip_lines` may skip from here on; None: each may belong to the one before."""
         if (
             self.phase is Phase.STARTING
-            or self._preparer.is_joining
+            or self._preparer.joining is not None
             or self._unnamed is not None
             or self._causes is not None
             or self._standstills
@@ -837,7 +841,7 @@ class LogAnalyzer:
             self._latest, self._standstills = (line.number, text), 0
             if self.is_unknown:
                 self._count_ordinary_line(line, content)
-            if not self.ready_line_seen:
+            if not self.ready_line_seen and (content.says_ready or not self._has_own_ready_line):
                 self._note_readiness(line, text)
             if (signal := content.signal) is not None:
                 if signal.facts:
@@ -854,7 +858,7 @@ class LogAnalyzer:
         self._latest = line.number, text
         if self.phase is Phase.STARTING:
             self._change_phase(Phase.LOADING, None, line)
-        if not self.ready_line_seen and self.is_ready_line is not None:
+        if not self.ready_line_seen and (content.says_ready or not self._has_own_ready_line):
             self._note_readiness(line, text)
         if content.has_served and self.whole and not self.was_ready:
             self._note_service()
@@ -954,7 +958,7 @@ class LogAnalyzer:
         ]
 
     def _note_readiness(self, line: LogLine, text: str) -> None:
-        if self.is_ready_line is not None and self.is_ready_line(text) and self._says_ready(text):
+        if self.is_ready_line is not None and self.is_ready_line(text):
             self.ready_line_seen, self._ready_at = True, line.number
             self._times.mark_ready(line)
             self._change_phase(Phase.WARMING, Step("first token"), line)
@@ -1221,13 +1225,6 @@ class LogAnalyzer:
         is_up = self.was_ready or (not self.whole and self._life > 0)  # the tail of a log may lack the ready line
         return is_up and text.startswith(SHUTDOWN_PHRASES) and self.fatal_line is None
 
-    def _says_ready(self, text: str) -> bool:
-        """Tell whether a line means ready. An engine's rule tells its own line from quoted text; a profile's rule is trusted."""
-        if self.ready.line != self.engine.defaults.ready_line:
-            return True
-        signal = self._classify_line(text)
-        return signal is not None and signal.phase is Phase.READY
-
     def _track_level_error(self, signal: LineSignal | None, line: LogLine, text: str) -> None:
         """Store the last line with an error level that no rule knows, while the engine is not ready."""
         if self.was_ready or text[:1].isspace() or is_harmless(text):
@@ -1327,7 +1324,7 @@ class LogAnalyzer:
         if signal.step is not None and self._is_late_progress(signal.step):
             return
         step = None if signal.step is None else self._rename_draft_step(signal.step)
-        if phase is not None and phase.order >= self.phase.order:
+        if phase is not None and (phase is self.phase or phase.order > self.phase.order):
             self._change_phase(phase, step or (self.step if phase is self.phase else None), line)
         elif step is not None and phase is None:
             self.step = step
@@ -1481,6 +1478,7 @@ def _read_content(engine: Engine, raw: str, text: str) -> LineContent | None:
         is_done=is_done,
         is_plain=not is_special and not is_failure and not is_version,
         is_version=is_version,
+        says_ready=signal is not None and signal.phase is Phase.READY,
         signal=signal,
     )
 

@@ -157,15 +157,22 @@ class LogDiagnoser:
                 at += 1
             else:
                 at = self._read_effective_lines(analyzer, shapes, effects, at)
-        # ``in`` is several times as fast as ``rfind``.
-        if (place := max((block.rfind(mark) for mark in _ACCEPTANCE_BYTES if mark in block), default=-1)) >= 0:
-            at = block.count(b"\n", 0, place)
-            self._acceptance = self._block_start + at + 1, self._block[at]
-        if _SOCKET_BYTES in block:
-            self._socket_line = self._block_start + block.count(b"\n", 0, block.rfind(_SOCKET_BYTES)) + 1
+        self._note_marks(block)
         last = max(0, end - _RECENT_LINES)
         self._recent.extend(enumerate(self._block[last:], self._block_start + last + 1))
         self._block, self._may_open = [], True
+
+    def _note_marks(self, block: bytes) -> None:
+        """Note the last lines of the block about drafts and about NCCL's network, as far as they belong to its last run."""
+        before = 0 if self._only_analyzer is None else max(0, self._only_analyzer.run_began - 1 - self._block_start)
+        if before:
+            block = b"\n".join(self._block[before:])
+        # ``in`` is several times as fast as ``rfind``.
+        if (place := max((block.rfind(mark) for mark in _ACCEPTANCE_BYTES if mark in block), default=-1)) >= 0:
+            at = before + block.count(b"\n", 0, place)
+            self._acceptance = self._block_start + at + 1, self._block[at]
+        if _SOCKET_BYTES in block:
+            self._socket_line = self._block_start + before + block.count(b"\n", 0, block.rfind(_SOCKET_BYTES)) + 1
 
     def _read_effective_lines(
         self, analyzer: LogAnalyzer, shapes: list[bytes], effects: dict[EffectTable, bytes], at: int
@@ -559,7 +566,7 @@ def _find_opening_engines(text: str) -> tuple[str, ...]:
 
 def _read_block_line(number: int, raw: bytes) -> LogLine:
     when, text = split_raw_bytes(raw)
-    return LogLine(when=when, text=text, number=number)
+    return LogLine(when, text, number)
 
 
 _LESSER_EFFECTS = {int(least): bytes(range(LineEffect.INVISIBLE, least)) for least in LineEffect}
