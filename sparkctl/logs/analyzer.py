@@ -8,7 +8,7 @@ of a start and its container, by `rank_verdict` from the logs of several ranks. 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field, replace
 from functools import cache, lru_cache
 
@@ -567,7 +567,10 @@ class LogAnalyzer:
     @property
     def root_failure(self) -> EvidenceLine | None:
         """The failure that explains the others: the most concrete, among equals the first."""
-        found = pick_most_specific(self.open_failures)
+        return self._find_root(self.open_failures)
+
+    def _find_root(self, open_failures: Sequence[EvidenceLine]) -> EvidenceLine | None:
+        found = pick_most_specific(open_failures)
         if found is None or failure_weight(found) > FailureWeight.LOST:
             return found
         # Only its death is left: a failure that another of its processes survived may be the reason.
@@ -584,11 +587,14 @@ class LogAnalyzer:
     def end_cause(self) -> EvidenceLine | None:
         """The root failure, if it is more than a healthy server prints for a client's bad request or a stop: for an
         exception without a rule, some part of the engine must report that it ends because of it."""
-        root = self.root_failure
+        if not self.failures:
+            return None
+        open_failures = self.open_failures
+        root = self._find_root(open_failures)
         if (
             root is None
             or root.failure is None
-            or all(seen.failure and seen.failure.is_warning for seen in self.open_failures)
+            or all(seen.failure and seen.failure.is_warning for seen in open_failures)
         ):
             return None
         if (
@@ -601,7 +607,9 @@ class LogAnalyzer:
         is_stopped = self.stopped is not None and self.stopped.number > root.number
         if root.serving and is_stopped and not self._has_died and not ends_script:
             return None  # it served on until it was asked to stop
-        is_the_end = not root.serving or self.fatal_line is not None or ends_script
+        is_the_end = (
+            not root.serving or ends_script or any(seen.failure and seen.failure.fatal for seen in open_failures)
+        )
         if root.failure.weight >= FailureWeight.DEATH and root.failure.cause not in STARTUP_ONLY_CAUSES:
             is_the_end = True  # what only a start can say ends no engine at work: a client's picture or adapter
         return root if is_the_end else None
@@ -1062,7 +1070,7 @@ class LogAnalyzer:
 
     def _note_turning_point(self, line: LogLine, text: str) -> None:
         """Note that a run, a stop, a traceback or a usage message begins."""
-        begins = (*self.engine.signs.begins, *RELOADS)
+        begins = _list_run_starts(self.engine)
         if text.startswith(begins):
             if self.whole:
                 self._begin_run(line, next(begin for begin in begins if text.startswith(begin)))
@@ -1321,9 +1329,11 @@ class LogAnalyzer:
             self.failures.clear()  # it was started again
         # The engine's own ready message does not decide: the rule's line, the health path and a token do.
         phase = Phase.WARMING if signal.phase is Phase.READY else signal.phase
-        if signal.step is not None and self._is_late_progress(signal.step):
-            return
-        step = None if signal.step is None else self._rename_draft_step(signal.step)
+        step = signal.step
+        if step is not None:
+            if step.fraction is not None and self._is_late_progress(step, step.fraction):
+                return
+            step = self._rename_draft_step(step)
         if phase is not None and (phase is self.phase or phase.order > self.phase.order):
             self._change_phase(phase, step or (self.step if phase is self.phase else None), line)
         elif step is not None and phase is None:
@@ -1344,13 +1354,13 @@ class LogAnalyzer:
             is_of_draft = is_in_draft and step.name in _SECOND_LOAD_STEPS and self._times.has_step("kv-cache")
         return replace(step, name="draft") if is_of_draft else step
 
-    def _is_late_progress(self, step: Step) -> bool:
+    def _is_late_progress(self, step: Step, fraction: float) -> bool:
         """Tell whether a progress bar belongs to a finished part: stderr and stdout are not synchronous."""
-        if step.fraction is None or (self.step is not None and step.name == self.step.name):
+        if self.step is not None and step.name == self.step.name:
             return False
         if self.fatal_line is not None and not self.was_ready:
             return True
-        return step.fraction >= 1 and self._times.has_step(step.name)
+        return fraction >= 1 and self._times.has_step(step.name)
 
     def _record_failure(self, failure: Failure, line: LogLine, text: str) -> None:
         """Store a failure; repetitions are skipped, unless the engine survived the first one."""
@@ -1521,9 +1531,14 @@ def _is_continuation(text: str, level: str | None, first_level: str | None) -> b
 
 
 @cache
+def _list_run_starts(engine: Engine) -> tuple[str, ...]:
+    return (*engine.signs.begins, *RELOADS)
+
+
+@cache
 def _list_turning_points(engine: Engine) -> tuple[str, ...]:
     ends = (*STOP_REQUESTS, *SHUTDOWN_PHRASES, *SELF_KILLS)
-    return (*engine.signs.begins, *RELOADS, *TRACEBACK_STARTS, CAUSES_HEADER, *ends)
+    return (*_list_run_starts(engine), *TRACEBACK_STARTS, CAUSES_HEADER, *ends)
 
 
 @cache

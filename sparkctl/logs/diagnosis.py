@@ -380,14 +380,7 @@ class LogDiagnoser:
     def _detect_engine_change(self, line: LogLine) -> None:
         """Change to another engine where one starts: a log may hold several engines, one after the other."""
         text = line.text[:_HEAD_CHARS]
-        for word in list_opening_words():
-            if word in text:
-                break
-        else:
-            if not text.startswith("usage: "):
-                return
-        head = sanitize_line(text)
-        for name in _find_opening_engines(head):
+        for name in _find_opening_engines(text):
             if name == self._engine:
                 continue
             old = self._analyzers[str(self._engine)].get_last_run_analyzer()
@@ -552,9 +545,12 @@ def _load_starts() -> tuple[tuple[str, tuple[str, ...], Callable[[str], object],
 
 
 @lru_cache(_KNOWN_STARTS)
-def _find_opening_engines(text: str) -> tuple[str, ...]:
-    """Return the engines of which this may be the first line: the beginning of a run with a mark of the engine, or the refusal of
-    its command line."""
+def _find_opening_engines(head: str) -> tuple[str, ...]:
+    """Return the engines of which a line that begins so may be the first: the beginning of a run with a mark of the engine, or the
+    refusal of its command line."""
+    if not any(map(head.__contains__, list_opening_words())) and not head.startswith("usage: "):
+        return ()
+    text = sanitize_line(head)
     line = prepare_text(text)[1]
     is_refused = ": error: " in text or text.startswith(("usage: ", "error: invalid argument: "))
     return tuple(
