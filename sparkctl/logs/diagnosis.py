@@ -213,9 +213,10 @@ class LogDiagnoser:
         while effect <= most or effect == _UNKNOWN:
             if effect != _UNKNOWN and (found := skip_run(known, at)) is not None:
                 end = found.end()
-                latest = max(latest, _find_last_effect(known, at, end, _REMEMBERED))
-                if most >= _REQUEST:
-                    activity = max(activity, _find_last_effect(known, at, end, _REQUEST))
+                if (last := _find_last_effect(known, at, end, _REMEMBERED)) >= 0:
+                    latest = last
+                if most >= _REQUEST and (last := _find_last_effect(known, at, end, _REQUEST)) >= 0:
+                    activity = last
                 at = end
             else:
                 effect = table.find_effect(shapes[at], self._block[at])
