@@ -18,6 +18,7 @@ from sparkctl.logs.analyzer import EvidenceLine, LogAnalyzer, LogDiagnosis, fail
 from sparkctl.logs.line_effects import (
     EffectTable,
     LineEffect,
+    choose_effects,
     compile_effect_run,
     decode_line,
     get_shapes,
@@ -96,7 +97,7 @@ class LogDiagnoser:
         self._block_start = 0  # the lines before this block
         self._may_open = True  # whether an engine may begin with the line that is read
         self._opening_line = 0  # the line at which the engine that reads now began
-        self._effect_tables: dict[tuple[str, bool], EffectTable] = {}
+        self._effect_tables: dict[str, EffectTable] = {}
         self._held: list[str] | None = []  # the first lines of a paste, None once their common quoting is known
         self._quoting = ""
         self._acceptance: tuple[int, str | bytes] | None = None  # the last line about drafts, and its number
@@ -178,14 +179,13 @@ class LogDiagnoser:
         self, analyzer: LogAnalyzer, shapes: list[bytes], effects: dict[EffectTable, bytes], at: int
     ) -> int:
         """Read the lines of the block that change something, until another analyzer may read alone; return the next line's index."""
-        end, table, known = len(shapes), None, b""
-        is_in_traceback = None
+        end, table, known, is_in_traceback = len(shapes), self._get_effect_table(analyzer), b"", None
+        if table not in effects:
+            effects[table] = bytes(at) + table.list_effects(shapes[at:])
         while at < end:
-            if analyzer.is_in_traceback is not is_in_traceback or table is None:
+            if analyzer.is_in_traceback is not is_in_traceback:
                 is_in_traceback = analyzer.is_in_traceback
-                table = self._get_effect_table(analyzer)
-                if (known := effects.get(table, b"")) == b"":
-                    known = effects[table] = bytes(at) + table.list_effects(shapes[at:])
+                known = choose_effects(effects[table], in_traceback=is_in_traceback)
             effect = known[at]
             if effect < _MATTERS or effect == _UNKNOWN:
                 most = analyzer.skippable_effect
@@ -219,7 +219,7 @@ class LogDiagnoser:
                     activity = last
                 at = end
             else:
-                effect = table.find_effect(shapes[at], self._block[at])
+                effect = table.find_effect(shapes[at], self._block[at], in_traceback=analyzer.is_in_traceback)
                 if effect > most:
                     break
                 latest = at if effect >= _REMEMBERED else latest
@@ -245,12 +245,10 @@ class LogDiagnoser:
         return self._analyzers[FALLBACK_ENGINE] if self.lines >= _MAX_UNDECIDED_LINES else None
 
     def _get_effect_table(self, analyzer: LogAnalyzer) -> EffectTable:
-        key = analyzer.engine.name, analyzer.is_in_traceback
-        found = self._effect_tables.get(key)
-        if found is None:
-            found = EffectTable(analyzer.engine, analyzer.is_ready_line, in_traceback=analyzer.is_in_traceback)
-            self._effect_tables[key] = found
-        return found
+        name = analyzer.engine.name
+        if name not in self._effect_tables:
+            self._effect_tables[name] = EffectTable(analyzer.engine, analyzer.is_ready_line)
+        return self._effect_tables[name]
 
     def _list_lines_before(self, number: int) -> Iterator[LogLine]:
         """Yield the last lines before this one that belong to the engine that reads now, the latest first."""
