@@ -406,9 +406,7 @@ class DecodingSettings:
 
 @dataclass(frozen=True, slots=True)
 class EngineRank:
-    """One Spark's part of a model on several Sparks. ``addresses``: of all ranks in order. The head's is first; only
-    the head answers clients.
-    """
+    """One Spark's part of a model. ``addresses``: of all ranks in order; the first is the head's, which answers clients."""
 
     index: int
     addresses: tuple[str, ...]
@@ -511,9 +509,7 @@ class Engine:
         return ()
 
     def must_start_head_first(self, words: tuple[str, ...]) -> bool:
-        """Tell whether the head starts before the workers; otherwise it waits for them, or looks for them at once, and
-        starts last.
-        """
+        """Tell whether the head starts before the workers; otherwise it starts last."""
         return False
 
     def classify_line(self, line: str) -> LineSignal | None:

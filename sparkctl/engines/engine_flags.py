@@ -384,9 +384,7 @@ def flag_for_key(key: str) -> str:
 
 
 def render_args(args: tuple[tuple[str, ArgValue], ...]) -> tuple[str, ...]:
-    """Return ``args`` as words, in order: True is a bare flag, False nothing, a tuple repeats the flag, `FlagValues`
-    follow it.
-    """
+    """Return ``args`` as words, in order: True is a bare flag, False nothing; a tuple repeats the flag."""
     from sparkctl.model.profile import FlagValues, JsonValue  # reading a log needs no profile
 
     out: list[str] = []

@@ -550,9 +550,7 @@ _LAYER_ALIASES = {"attention": "full_attention"}
 
 
 def _count_state_bytes(config: Mapping[str, Any]) -> int | None:
-    """Return the bytes that a linear layer keeps per request: a matrix per value head, and the last inputs of its
-    convolution.
-    """
+    """Return a linear layer's bytes per request: a matrix per value head, and the last inputs of its convolution."""
     heads, wide = (
         parse_positive_int(config.get("linear_num_value_heads")),
         parse_positive_int(config.get("linear_value_head_dim")),
@@ -581,9 +579,7 @@ _HUB_CACHE_SUFFIX = "/.cache/huggingface"
 
 @dataclass(frozen=True, slots=True)
 class WeightsSize:
-    """``size`` None: not known; ``why`` gives the reason. ``obtained`` and ``why`` become the source and the words of
-    an `EstimatePart`.
-    """
+    """``size`` None: not known, ``why`` tells the reason; ``obtained`` and ``why`` go into an `EstimatePart`."""
 
     size: int | None
     obtained: EstimateSource

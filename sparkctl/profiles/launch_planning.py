@@ -195,9 +195,7 @@ def resolve_mount(text: str, home: str) -> Mount:
 
 
 def choose_default_network(port: int | None, options: tuple[tuple[str, str], ...]) -> str | None:
-    """Return the default network: the host's if no port is published, as in every recipe for Sparks, so that clients
-    reach it.
-    """
+    """Return the host's network if no port is published, as in every recipe for Sparks, so that clients reach it."""
     published = any(name == "publish" for name, _ in options)
     return "host" if port is not None and not published else None
 

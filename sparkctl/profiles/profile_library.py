@@ -146,9 +146,7 @@ class ProfileLibrary:
         )
 
     def find_profile_file(self, name: str) -> Path:
-        """Return the file of a profile, the operator's before the shipped one. Raises `InvalidInput` for an unknown
-        name.
-        """
+        """Return a profile's file, the operator's before the shipped one. Raises `InvalidInput` for an unknown name."""
         for directory in self.directories:
             if path := self._list_files(directory).get(name):
                 return path

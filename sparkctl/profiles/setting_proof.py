@@ -37,9 +37,7 @@ class SettingProof:
     evaluate_fits: FitsOfProfile | None = None
 
     def prove_changes(self, *changes: FieldChange) -> tuple[FieldChange, ...] | None:
-        """Return the changes to propose: these, and what the check or the estimate wants besides; None where no start
-        with them would be accepted.
-        """
+        """Return these changes and what the check or the estimate adds; None where no start with them would be accepted."""
         try:
             known = [one for one in list_objections(self._load_profile(())) if not is_mendable_trap(one)]
             return complete_changes(changes, known, self._load_profile, self._list_fits)

@@ -385,9 +385,7 @@ COMPLETION_PATHS = {"/v1/completions": False, "/v1/chat/completions": True}
 
 
 class SimOpenAiServer:
-    """Answers on the engine's port. ``say`` receives the access log lines; ``is_open`` tells whether a port of the node
-    has a listener.
-    """
+    """Answers on the engine's port. ``say`` gets the access log; ``is_open`` tells whether a port has a listener."""
 
     def __init__(self, engine: SimulatedEngine, say: Callable[[str], None], is_open: Callable[[int], bool]) -> None:
         self._is_open = is_open

@@ -314,9 +314,7 @@ async def run_node_faults(nodes: Sequence[SimDockerDaemon]) -> None:
 
 
 async def run_big_model(nodes: Sequence[SimDockerDaemon], gid_index: str | None = None) -> None:
-    """One model too big for one Spark, started on all of them as by `up`: the first is the head; all compute every
-    token.
-    """
+    """One model too big for one Spark, started on all of them as by `up`; the first is the head."""
     plans = _plan_ranks("minimax-m27", nodes)
     if gid_index is not None:
         plans = [replace(one, env=(*one.env, ("NCCL_IB_GID_INDEX", gid_index))) for one in plans]
@@ -350,9 +348,7 @@ def _plan_ranks(name: str, nodes: Sequence[SimDockerDaemon]) -> list[LaunchPlan]
 
 
 def _plan_shipped_profile(name: str, place: RankPlacement | None = None) -> LaunchPlan:
-    """Return the launch plan of `sparkctl up NAME` for a shipped profile, or for one rank of it: same command, labels
-    and hash.
-    """
+    """Return the launch plan of `sparkctl up NAME` for a shipped profile, or for one rank of it."""
     profile = ProfileLibrary(user=shipped_profiles_dir()).load_profile(name)
     where = "simulated" if place is None else place.nodes[place.rank.index]
     return build_launch_plan(

@@ -177,8 +177,7 @@ _SAME_STYLE = re.compile("(\x1b\\[0;[0-9;]+m)([^\x1b]*)\\1")
 
 
 def join_style_codes(text: str) -> str:
-    """Return what is painted with each style's end and the next one's begin as one code, and none between equal ones: over SSH
-    each byte counts."""
+    """Join the end of each style with the next begin; equal ones get no code: over SSH each byte counts."""
     return _SAME_STYLE.sub(r"\1\2", _STYLE_AFTER_RESET.sub("\x1b[0;", text))
 
 

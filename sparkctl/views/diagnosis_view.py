@@ -112,8 +112,7 @@ def _suggest_for_fact(fact: EngineFact) -> str | None:
 
 
 def build_diagnosis_json(found: LogDiagnosis, source: str, instance: str | None, node: str | None) -> dict[str, object]:
-    """Return the JSON document. Keys may be added, never renamed. Line numbers start at 1, times are seconds, null is
-    not known."""
+    """Return the JSON document. Keys may be added, never renamed. Lines count from 1, times are seconds."""
     verdict = found.verdict
     return {
         "schema": SCHEMA,
@@ -248,8 +247,7 @@ def format_causes() -> list[str]:
 
 
 def format_remedy_as_flags(remedy: str) -> str:
-    """Return a remedy for a log without a profile: the flags as one types them; the first also with its profile
-    field."""
+    """Return a remedy for a log without a profile, as flags; the first also with its profile field."""
     first = True
 
     def format_flag(found: re.Match[str]) -> str:

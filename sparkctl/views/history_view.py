@@ -300,8 +300,7 @@ def _render_reason(one: OperationRecord) -> Iterator[TextRow]:
 
 
 def _render_phases(one: OperationRecord, share: NodeResult) -> Iterator[TextRow]:
-    """Yield each phase with its duration and, for the head, the expected duration. Repeated phases are matched in
-    order."""
+    """Yield each phase with its duration and, for the head, the usual one; repeated phases are matched in order."""
     left = list_expected_durations(one, share)
     read = _find_weights_read(one, share)
     for part in share.parts:

@@ -65,8 +65,7 @@ def summarize_switch_plan(plan: SwitchPlan) -> str:
 
 
 def describe_rollback_window(plan: SwitchPlan) -> str | None:
-    """Return until when the stopped models can be started again, or that they cannot; None if nothing stops or the
-    plan switches nothing."""
+    """Return until when, if at all, the stopped models can be started again; None if nothing stops."""
     if not plan.stops or plan.obstacles or plan.is_there:
         return None
     new, old = distinguish_names(plan.instance, plan.stops)
@@ -87,8 +86,7 @@ def describe_rollback_window(plan: SwitchPlan) -> str | None:
 
 
 def describe_switch_step(step: SwitchStep, instance: str, stops: Sequence[str], *, is_done: bool = False) -> str:
-    """Return what a step does or, if it is done, did; ``stops`` are the names of the stopped models, empty if not
-    known."""
+    """Return what a step does or, if it is done, did; ``stops``: the stopped models, empty if not known."""
     instance, names = distinguish_names(instance, stops)
     old = " and ".join(names) or "what was there"
     its, serve = ("its", "serves") if len(names) <= 1 else ("their", "serve")
@@ -114,8 +112,7 @@ def describe_switch_step(step: SwitchStep, instance: str, stops: Sequence[str], 
 
 
 def get_memory_before_switch(change: NodeSwitchPlan, bars: Mapping[NodeName, MemoryBar]) -> MemoryBar | None:
-    """Return a Spark's memory now: as sampled (``bars``), else as the plan saw it, where page cache counts as free;
-    None if neither is known."""
+    """Return a Spark's memory as sampled, else as the plan saw it (page cache is free there); None if not known."""
     if (seen := bars.get(change.node)) is not None:
         return seen
     if change.total is None or change.available is None:

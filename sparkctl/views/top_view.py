@@ -206,8 +206,7 @@ def _fit_height(views: Sequence[NodeTelemetryView], style: _TopFormat, height: i
 
 
 def _list_optional_items(views: Sequence[NodeTelemetryView]) -> list[tuple[str, str]]:
-    """Return the optional items, the most important first: remedies of the worst findings, their evidence, then the
-    rest."""
+    """Return the optional items, the most important first: remedies of the worst findings, evidence, then the rest."""
     there = [view for view in views if view.state is NodeState.OK]
     found = sort_by_severity([one for view in there for one in view.findings])
     ranked = [

@@ -287,9 +287,7 @@ def check_flag_name(one: ProfileFlag, reading: FlagMatch, context: LintContext) 
 
 
 def _is_truncation_slip(name: str, word: str) -> bool:
-    """Tell whether an abbreviation looks like a slip: one or two letters of a word are missing. Intended ones keep
-    whole words.
-    """
+    """Tell whether an abbreviation lacks one or two letters of a word; intended ones keep whole words."""
     rest = name[len(word.partition("=")[0]) :]
     return 0 < len(rest) <= _MAX_MISSING_LETTERS and "-" not in rest and "_" not in rest
 
@@ -569,9 +567,7 @@ def _downgrade_uncertain(one: LintMessage, other: FlagCatalogue, context: LintCo
 def _name_newer_versions(
     found: list[LintMessage], flags: tuple[ProfileFlag, ...], context: LintContext
 ) -> list[LintMessage]:
-    """Say of a value that is refused which later version lists it: a build of a commit after the release has its number, too,
-    and may take it.
-    """
+    """Name the later versions that list a refused value: a build after the release, with its number, may take it."""
     release = parse_version(context.catalogue.version)
     wrong = [one for one in found if one.kind is LintRule.BAD_CHOICE]
     takers: dict[tuple[FieldPath, str], str] = {}

@@ -1,6 +1,4 @@
-"""The launch of a simulated engine: its size, how it decodes, and how its ranks connect; what its flags say of them;
-and the files of its model.
-"""
+"""The launch of a simulated engine: its size, how it decodes, how its ranks connect, and the files of its model."""
 
 from __future__ import annotations
 

@@ -47,9 +47,7 @@ class RendezvousTimeout(Exception):
 
 @dataclass(eq=False, kw_only=True)
 class RankMember:
-    """One rank of a model. ``node``: its Spark's name; ``address``: its own; ``running``: requests that it works on
-    now.
-    """
+    """One rank of a model. ``node``: its Spark; ``address``: its own; ``running``: requests that it works on now."""
 
     launch: SimLaunch
     node: str

@@ -580,9 +580,7 @@ def replace_flag_secrets(draft: ProfileDraft, found: list[tuple[str, ArgValue]])
 
 
 def replace_command_secrets(draft: ProfileDraft, command: tuple[str, ...]) -> tuple[str, ...]:
-    """Return a command of literal words with its secrets taken from the container's environment, if a shell can do
-    that, else masked.
-    """
+    """Return a command that takes its secrets from the container's environment, where a shell can do that, else masks."""
     secrets = find_secret_arguments(command)
     if not secrets:
         return command

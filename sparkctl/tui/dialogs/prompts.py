@@ -312,8 +312,7 @@ def _render_error(message: str, hint: str | None, columns: int) -> list[TextRow]
 
 
 def show_printed_text(panel: Panel, words: Sequence[str]) -> None:
-    """Show what a command line prints that changes nothing, as it comes; it runs as a program of its own, asks nothing, and
-    ends with the dialog."""
+    """Show what a read-only command line prints, as it comes. Its process asks nothing and ends with the dialog."""
     dialog = TextDialog(f"sparkctl {shlex.join(words)}", _build_printed_rows(b"", is_running=True))
     task = panel.spawn_task(_show_printed_text(panel, words, dialog))
 

@@ -471,8 +471,7 @@ def _render_gpu(gpu: Gpu, slow: TextStyle | None, hot: TextStyle | None) -> Text
 
 
 def build_machine_row(seen: NodeTileModel, space: DrawArea) -> RowBlock | None:
-    """Return what the machine beside the GPU does, as much as fits: CPU, load, NVMe, free disk, network; None before a
-    sample."""
+    """Return CPU, load, NVMe, free disk and network, as much as fits; None before a sample."""
     sample = seen.view.sample
     if sample is None or sample.cpu is None:
         return None
@@ -579,8 +578,7 @@ class AreaChart:
 
 
 def build_throughput_chart(one: InstanceView, seen: NodeTileModel, space: DrawArea) -> RowBlock | None:
-    """Return the curve of the throughput, beside it on a wide screen that of the accept length; None if there is no
-    reading."""
+    """Return the curve of the throughput and, on a wide screen, of the accept length; None without a reading."""
     drafting = seen.drafting.get(one.container_id or "")
     if drafting is None:
         return None
@@ -686,8 +684,7 @@ def read_series(seen: NodeTileModel, series: SeriesName, count: int) -> list[flo
 
 
 def build_chart_row(slot: str, charts: Sequence[AreaChart], widths: Sequence[int], tallest: int) -> RowBlock | None:
-    """Return filled curves side by side, at most ``tallest`` rows high, the newest reading at the right of each; None if nothing
-    is known."""
+    """Return filled curves side by side in at most ``tallest`` rows, the newest at the right; None if nothing is known."""
     if all(value is None for chart in charts for value in chart.values):
         return None
 
@@ -737,8 +734,7 @@ def build_memory_groups(seen: NodeTileModel, space: DrawArea, label: str = "memo
 
 
 def build_memory_bar(seen: NodeTileModel, space: DrawArea, label: str = "memory") -> RowBlock:
-    """Return the memory bar with the used memory (GPU and other) beside it. Page cache is shown, but never counted as
-    used."""
+    """Return the memory bar and the used memory (GPU and other). Page cache is shown, but not counted as used."""
     bar = seen.view.memory
     if bar is None:
         return make_block(0, make_row(make_label(label), Span(words.UNKNOWN, TextStyle.STALE)))

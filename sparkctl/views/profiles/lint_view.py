@@ -52,8 +52,7 @@ def _format_level_count(number: int, level: LintSeverity) -> str:
 
 
 def build_lint_json(checked: list[tuple[str, LintResult]], fixed: list[LintDiagnostic]) -> dict[str, object]:
-    """Return all diagnostics as one document. ``faults`` are those that make the profile unusable; they are also in
-    ``findings``."""
+    """Return all diagnostics as JSON. ``faults`` make the profile unusable; they are also in ``findings``."""
     every = [one for _, found in checked for one in found.diagnostics]
     return {
         "schema": 1,
