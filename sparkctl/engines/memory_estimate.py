@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from enum import StrEnum
+from pathlib import PurePosixPath
 from typing import Any
 
 from sparkctl.engines import load_engine, load_engine_part
@@ -667,15 +668,13 @@ def map_path_to_node(path: str | None, plan: ContainerSpec) -> str | None:
 
 
 def _map_through_mounts(path: str, plan: ContainerSpec) -> str | None:
-    mounts = [one for one in plan.mounts if _is_below(path, one.target) and one.source.startswith("/")]
+    mounts = [
+        one for one in plan.mounts if PurePosixPath(path).is_relative_to(one.target) and one.source.startswith("/")
+    ]
     if not mounts or "\n" in path or ".." in path.split("/"):
         return None
     mount = max(mounts, key=lambda one: len(one.target))
     return mount.source.rstrip("/") + path[len(mount.target.rstrip("/")) :]
-
-
-def _is_below(path: str, target: str) -> bool:
-    return path == target or path.startswith(target.rstrip("/") + "/")
 
 
 def build_weights_part(name: str, found: WeightsSize, ranks: int, *, within: bool) -> EstimatePart:

@@ -471,7 +471,7 @@ class SimOpenAiServer:
             return SimHttpReply(body=page.encode(), type="text/html; charset=utf-8")
         if page is not None:
             return build_json_reply(page)
-        return SimHttpReply(status=200) if path == "/ping" else _build_not_found_reply()
+        return SimHttpReply(status=200) if path == "/ping" else build_json_reply({"detail": "Not Found"}, 404)
 
     async def _create_completion(self, request: SimHttpRequest, *, chat: bool) -> SimHttpReply:
         try:
@@ -593,7 +593,3 @@ def _format_sse_event(value: object) -> bytes:
 
 def _build_error_reply(status: int, message: str, kind: str) -> SimHttpReply:
     return build_json_reply({"error": {"message": message, "type": kind, "param": None, "code": status}}, status)
-
-
-def _build_not_found_reply() -> SimHttpReply:
-    return build_json_reply({"detail": "Not Found"}, 404)

@@ -292,11 +292,6 @@ async def run_speech(nodes: Sequence[SimDockerDaemon]) -> None:
         await _start_ready_engine(nodes[-1], plan, READY_HOURS[plan.instance] * HOUR_SECONDS).ready.wait()
 
 
-async def run_demo_story(nodes: Sequence[SimDockerDaemon]) -> None:
-    """One model on both Sparks, before the two stacks of the demo's story."""
-    await run_big_model(nodes)
-
-
 async def run_node_faults(nodes: Sequence[SimDockerDaemon]) -> None:
     """The big model, and everything that `top` can find: a stuck clock, heat, half a fabric, a full disk, a lost
     engine, a PCIe error in the kernel's log.
@@ -377,7 +372,7 @@ SCENARIOS: dict[str, Callable[[Sequence[SimDockerDaemon]], Awaitable[None]]] = {
     "fresh": run_fresh,
     "two-stacks": run_two_models,
     "speech": run_speech,
-    "story": run_demo_story,
+    "story": run_big_model,  # before the two stacks of the demo's story
     "big-model": run_big_model,
     "trouble": run_node_faults,
 }

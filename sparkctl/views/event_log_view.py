@@ -63,9 +63,8 @@ def describe_command_result(
     where = f" on {' and '.join(nodes)}" if nodes else ""
     tone = TextStyle.GOOD if good else TextStyle.BAD if ended.outcome is Outcome.FAILED else TextStyle.ATTENTION
     if caches and verb == "drop-caches":
-        return f"{sign} " + "; ".join(
-            f"{one.node}: {format_cache_drop(one)}" for one in last_drop_per_node(caches)
-        ), tone
+        last = {one.node: one for one in caches}.values()
+        return f"{sign} " + "; ".join(f"{one.node}: {format_cache_drop(one)}" for one in last), tone
     if ended.outcome is Outcome.READY:
         after = f" after {format_duration(ended.seconds)}" if ended.message is None else ""
         words = ended.message or f"{ended.instance} is ready{where}{after}"
@@ -106,11 +105,6 @@ def describe_guard_action(event: GuardActed) -> tuple[str, TextStyle] | None:
     severity = judge_guard_action(event.what)
     words = f"{get_state_symbol(severity)} {event.node}: guard: {format_guard_event(event)}"
     return words, get_severity_style(severity)
-
-
-def last_drop_per_node(caches: Sequence[CachesDropped]) -> list[CachesDropped]:
-    """Return the last page cache drop of each node."""
-    return list({one.node: one for one in caches}.values())
 
 
 def render_refused_start(words: Sequence[str], ended: CommandEnded, columns: int) -> list[TextRow]:

@@ -612,15 +612,13 @@ _PAGE_COLUMNS = ("when", "what", "profile", "on", "how it ended", "took")
 _SHORT_END_TITLE = "ended"
 
 
-def _list_page_cells(one: HistoryRow) -> tuple[str, ...]:
-    return one.when[5:], one.what, one.profile, one.nodes, one.outcome, one.took
-
-
 def _format_page_table(made: Sequence[HistoryRow], columns: int) -> tuple[list[tuple[str, ...]], list[int]]:
     """Return the columns of each entry, and their widths. On a narrow screen the usual time goes first, then a long title, then
     names are cut, then the duration goes."""
     room = columns - 5
-    fields = [_list_page_cells(one) for one in made]
+    fields: list[tuple[str, ...]] = [
+        (one.when[5:], one.what, one.profile, one.nodes, one.outcome, one.took) for one in made
+    ]
     wide = _measure_columns(fields)
     if _count_excess_columns(wide, room):
         fields = [(*each[:5], each[5].partition(" of about ")[0]) for each in fields]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from sparkctl.model.finding import Severity
 from sparkctl.model.node import NodeName
@@ -41,11 +41,6 @@ _CONFLICT_REASONS = {
     SwitchConflict.NEED: "needed only by what stops",
     SwitchConflict.NODES: "its other half stops too",
 }
-
-
-def describe_conflicts(conflicts: Iterable[SwitchConflict]) -> str:
-    """Return why an instance has to stop."""
-    return ", ".join(_CONFLICT_REASONS[one] for one in conflicts)
 
 
 def summarize_switch_plan(plan: SwitchPlan) -> str:
@@ -208,7 +203,8 @@ def _render_before(
     for one in change.tenants:
         rows.append(_render_instance(one, columns, "stops" if one.must_stop else "stays"))
         if one.must_stop:
-            why = make_row(Span(" " * (_LABEL_COLUMNS + 2) + describe_conflicts(one.conflicts), TextStyle.LABEL))
+            reasons = ", ".join(_CONFLICT_REASONS[each] for each in one.conflicts)
+            why = make_row(Span(" " * (_LABEL_COLUMNS + 2) + reasons, TextStyle.LABEL))
             rows += wrap_rows([why], columns)
     return rows
 

@@ -359,7 +359,9 @@ def _describe_unknown_flag(one: ProfileFlag, reading: FlagMatch, context: LintCo
         message += f", which {earlier.version} had"
     elif later := _list_catalogues_with_flag(reading.name, context.others):
         message += f", which {later[0].version} has"
-    elif owners := [title for title, other in context.foreign if _has_exact_flag(reading.name, other)]:
+    elif owners := [
+        title for title, other in context.foreign if match_flag(reading.name, other).how is FlagMatchKind.EXACT
+    ]:
         message += f": it is a flag of {join_with_or(tuple(owners))}"
     new = context.lore.names.get(reading.name)
     if new in has:
@@ -386,10 +388,6 @@ def _find_older_catalogue(name: str, context: LintContext) -> FlagCatalogue | No
 def _list_catalogues_with_flag(name: str, catalogues: tuple[FlagCatalogue, ...]) -> list[FlagCatalogue]:
     found = [one for one in catalogues if name in one.by_name]
     return sorted(found, key=lambda one: parse_version(one.version))
-
-
-def _has_exact_flag(name: str, catalogue: FlagCatalogue) -> bool:
-    return match_flag(name, catalogue).how is FlagMatchKind.EXACT
 
 
 def _plan_replacement_name(one: ProfileFlag, name: str, context: LintContext) -> LintFix | None:

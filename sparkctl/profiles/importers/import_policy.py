@@ -207,7 +207,7 @@ def apply_policy(imported: ImportResult, is_beside: Callable[[str], bool]) -> Im
     ``is_beside``: tells whether a file of this name is in the directory of the source, and will be in the profile's.
     """
     ledger, profile = imported.ledger, imported.profile
-    withheld = [one for one in find_risks(profile, is_beside) if not ledger.is_allowed(one.name, one.value)]
+    withheld = [one for one in _list_risks(profile, is_beside) if not ledger.is_allowed(one.name, one.value)]
     for one in withheld:
         ledger.withhold_value(one.field, one.value, one.name, one.why)
     profile = _remove_withheld(profile, frozenset((one.field, one.value) for one in withheld))
@@ -224,12 +224,8 @@ def apply_policy(imported: ImportResult, is_beside: Callable[[str], bool]) -> Im
     return replace(imported, profile=profile, comments=comments)
 
 
-def find_risks(profile: Profile, is_beside: Callable[[str], bool]) -> tuple[ImportRisk, ...]:
-    """Return everything in a profile that is not known to be harmless."""
-    return tuple(_list_risks(profile, is_beside))
-
-
 def _list_risks(one: Profile, is_beside: Callable[[str], bool]) -> Iterator[ImportRisk]:
+    """Yield everything in a profile that is not known to be harmless."""
     box = one.container
     if one.build is not None:
         yield ImportRisk(
@@ -397,12 +393,8 @@ def _is_model_directory(path: str) -> bool:
 
 def is_model_name(name: str) -> bool:
     """Tell whether a directory or volume is named for models or their caches: hf-cache, LLMs, my_models_2."""
-    words = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name[:255])
-    return any(_is_model_word(word) for word in (*(word.lower() for word in words), *_split_lowercase_words(name)))
-
-
-def _split_lowercase_words(name: str) -> list[str]:
-    return re.findall(r"[a-z]+", name[:255].lower())
+    words = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name[:255]) + re.findall(r"[a-z]+", name[:255].lower())
+    return any(_is_model_word(word.lower()) for word in words)
 
 
 def _is_model_word(word: str) -> bool:

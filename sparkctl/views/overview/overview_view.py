@@ -162,7 +162,7 @@ def render_tile_row(
 
 
 def _build_sections(seen: NodeTileModel, space: DrawArea, roomy: bool) -> TileSections:
-    first = [make_block(1, said_job) for said_job in _render_jobs(seen)]
+    first = [make_block(1, make_row(sanitize_span(job, TextStyle.ATTENTION))) for job in seen.jobs]
     if not seen.is_known:
         if away := render_unreachable(seen, space):
             first.append(make_block(1, *away[:3]))
@@ -193,10 +193,6 @@ def _build_sections(seen: NodeTileModel, space: DrawArea, roomy: bool) -> TileSe
 
 def _make_sections(groups: Sequence[Sequence[RowBlock]], *, is_plain: bool) -> TileSections:
     return TileSections(tuple(map(tuple, groups)), is_plain)
-
-
-def _render_jobs(seen: NodeTileModel) -> list[TextRow]:
-    return [make_row(sanitize_span(job, TextStyle.ATTENTION)) for job in seen.jobs]
 
 
 def _render_instances(seen: NodeTileModel, space: DrawArea, roomy: bool) -> list[RowBlock]:

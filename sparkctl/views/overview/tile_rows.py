@@ -374,7 +374,7 @@ def render_bandwidth(one: InstanceView, seen: NodeTileModel, space: DrawArea, mo
     if found is None:
         if one.numbers is None or one.numbers.activity is not EngineActivity.DECODING:
             return []
-        if _is_weight_size_missing(one):
+        if one.per_step is None or one.per_step.weights is None:
             why = "set model.weights in the profile"
         elif most_lines == 1 and is_prefilling(one.numbers):
             why = "prompts were read too"
@@ -418,10 +418,6 @@ def render_decode_summary(one: InstanceView, seen: NodeTileModel, space: DrawAre
     return (*spans, *_render_accept_curve(one, seen, space, space.columns - measure_row(spans) - 2))
 
 
-def _is_weight_size_missing(one: InstanceView) -> bool:
-    return one.per_step is None or one.per_step.weights is None
-
-
 def _render_accept_curve(one: InstanceView, seen: NodeTileModel, space: DrawArea, room: int) -> TextRow:
     """Return the trend of the accept length with its scale; nothing without room or readings."""
     drafting = seen.drafting.get(one.container_id or "")
@@ -456,7 +452,6 @@ def render_gpus(seen: NodeTileModel, space: DrawArea) -> list[TextRow]:
 
 def _render_gpu(gpu: Gpu, slow: TextStyle | None, hot: TextStyle | None) -> TextRow:
     """Return the figures of a GPU; ``slow`` and ``hot``: the styles of a clock and a temperature with a finding."""
-    degrees = "°C"
     if hot is None:
         hot = TextStyle.ATTENTION if gpu.celsius is not None and gpu.celsius >= 85 else TextStyle.VALUE
     limit = find_worst_clock_limit(gpu)
@@ -465,7 +460,7 @@ def _render_gpu(gpu: Gpu, slow: TextStyle | None, hot: TextStyle | None) -> Text
         *_render_figure(None if gpu.busy is None else gpu.busy * 100, 3, "%"),
         *_render_figure(gpu.sm_clock, 7, "MHz", slow or TextStyle.VALUE),
         *_render_figure(gpu.power, 6, "W"),
-        *_render_figure(gpu.celsius, 5, degrees, hot),
+        *_render_figure(gpu.celsius, 5, "°C", hot),
         *(() if limit is None else (Span(f"   {limit}", TextStyle.ATTENTION),)),
     )
 

@@ -400,7 +400,7 @@ def align_sections(tiles: Sequence[TileSections], room: int) -> list[list[TextRo
     """Return at most ``room`` aligned rows of each tile, the most important if not all fit; the GPU is at the bottom."""
     grouped = _group_parts(tiles)
     curves = _list_curves(tiles)
-    tight = [[_drop_blank_rows(group) for group in one] for one in grouped]
+    tight = [[[part for part in group if any(part.rows) or part.grow is not None] for group in one] for one in grouped]
     for kept, least in ((grouped, len(curves)), (tight, 0)):  # a row of each curve comes before a blank one
         spare = room - _count_total_rows(kept, {})
         if spare >= least:
@@ -452,10 +452,6 @@ def _group_parts(tiles: Sequence[TileSections]) -> list[list[list[RowBlock]]]:
         [[part for group in one.groups[:-1] for part in group], list(one.groups[-1]) if one.groups else []]
         for one in tiles
     ]
-
-
-def _drop_blank_rows(group: Sequence[RowBlock]) -> list[RowBlock]:
-    return [part for part in group if any(part.rows) or part.grow is not None]
 
 
 def _list_curves(tiles: Sequence[TileSections]) -> list[tuple[str, int]]:
