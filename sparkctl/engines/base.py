@@ -503,9 +503,7 @@ class Engine:
         raise NotImplementedError
 
     def list_ssh_key_mounts(self, rank: EngineRank) -> tuple[str, ...]:
-        """Return the mounts, in a profile's notation, of the SSH keys with which the ranks' containers log in to each
-        other; empty if the ranks connect in another way.
-        """
+        """Return the mounts, as a profile writes them, of the SSH keys with which the ranks log in to each other; mostly none."""
         return ()
 
     def must_start_head_first(self, words: tuple[str, ...]) -> bool:

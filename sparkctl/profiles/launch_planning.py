@@ -167,10 +167,7 @@ def build_readiness_rule(profile: Profile, engine: Engine) -> ReadinessRule:
 
 
 def build_guard_rule(profile: Profile) -> GuardRule | None:
-    """Return how the guard acts in this start, None if it is off.
-
-    If the profile turns the page cache drop off, the guard does not drop it either.
-    """
+    """Return how the guard acts in this start, None if it is off; without the profile's page cache drop it drops none either."""
     rules = profile.start
     if rules.guard is None:
         return None

@@ -100,10 +100,7 @@ class ProfileLibrary:
             return tuple(self.load_entry(name) for name in self.list_names())
 
     def list_relatives(self, name: str) -> tuple[str, ...]:
-        """Return the profile that this one extends, then those that extend either of them.
-
-        Reads every file; one that cannot be read is skipped.
-        """
+        """Return the profile that this one extends, then those that extend either; files that cannot be read are skipped."""
         from sparkctl.profiles.yaml_reader import read_yaml
 
         bases: dict[str, str | None] = {}

@@ -1,6 +1,4 @@
-"""Proves the changes that a command proposes: the check of the flags and the memory estimate accept them, as `profiles
-check` and `plan` will. Pure.
-"""
+"""Proves the changes that a command proposes: the check of the flags and the memory estimate accept them. Pure."""
 
 from __future__ import annotations
 
@@ -45,10 +43,7 @@ class SettingProof:
             return None
 
     def format_remedy(self, warning: StartWarning, again: CommandWithChanges) -> str | None:
-        """Return how to avoid what a warning says: a command, other profiles, or both; None where nothing is accepted.
-
-        ``again``: the command of the start, with these changes.
-        """
+        """Return how to avoid a warning: a command, other profiles, or both; None where nothing helps. ``again``: the start's command."""
         changes = None if warning.setting is None else self.prove_changes(parse_setting_change(warning.setting))
         ways = [] if changes is None else [again(*changes)]
         others = [name for name in warning.instead if self._fits_on_nodes(name)]

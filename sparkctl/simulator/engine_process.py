@@ -1,6 +1,4 @@
-"""The processes of a simulated container: they run the engine's script, allocate memory, serve the engine's HTTP API (health,
-models, metrics, completions), and handle signals.
-"""
+"""The processes of a simulated container: they run the engine's script, allocate memory, serve its HTTP API, and handle signals."""
 
 from __future__ import annotations
 

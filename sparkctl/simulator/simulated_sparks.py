@@ -293,9 +293,7 @@ async def run_speech(nodes: Sequence[SimDockerDaemon]) -> None:
 
 
 async def run_node_faults(nodes: Sequence[SimDockerDaemon]) -> None:
-    """The big model, and everything that `top` can find: a stuck clock, heat, half a fabric, a full disk, a lost
-    engine, a PCIe error in the kernel's log.
-    """
+    """The big model and what `top` can find: stuck clock, heat, half a fabric, full disk, lost engine, PCIe error."""
     faults = (
         {NodeFault.STUCK_CLOCK, NodeFault.IDLE_FUNCTION, NodeFault.FULL_DISK},
         {NodeFault.HOT, NodeFault.IDLE_FUNCTION, NodeFault.OTHER_GID, NodeFault.ORPHAN},

@@ -148,10 +148,7 @@ def keep_changed_cells(renderable: RenderableType | None) -> RenderableType | No
 
 
 class SafeStdout:
-    """Stdout that ignores errors once the terminal is gone.
-
-    An error would end Textual's writer thread, and every later paint, even that of the exit, would wait for it forever.
-    """
+    """Stdout that ignores errors of a lost terminal: an error would end Textual's writer thread, and each later paint would hang."""
 
     def __init__(self, file: IO[str]) -> None:
         self._file = file

@@ -319,10 +319,7 @@ def _render_phases(one: OperationRecord, share: NodeResult) -> Iterator[TextRow]
 
 
 def _find_weights_read(one: OperationRecord, share: NodeResult) -> tuple[PhaseDuration, int] | None:
-    """Return the part that read the weights, and the bytes that came in each second of it.
-
-    None where their size is not in the profile, or several Sparks share them.
-    """
+    """Return the part that read the weights, and its bytes per second; None for an unknown size, or several Sparks."""
     from sparkctl.history.start_diff import load_recorded_profile
 
     parts = [each for each in share.parts if each.step == "weights" and each.seconds >= _SHORTEST_READ_SECONDS]

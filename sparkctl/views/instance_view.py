@@ -883,10 +883,7 @@ def render_log_status(
 
 
 def render_log_tail(lines: Sequence[str], trouble: str | None, room: int, columns: int) -> list[TextRow]:
-    """Return the last log lines, oldest first and without their headers, or why there are none.
-
-    Requests for health and metrics, such as sparkctl's own, are left out.
-    """
+    """Return the last log lines without headers, or why there are none; requests for health and metrics are left out."""
     last = render_log_status(trouble, columns)[-max(1, room) :]
     shown = (
         [line for line in lines if not _POLLING_REQUEST_PATTERN.search(line)][-max(1, room - len(last)) :]

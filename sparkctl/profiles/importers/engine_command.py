@@ -160,10 +160,7 @@ def _has_program(script: str, program: str) -> bool:
 
 
 def parse_flags(words: Sequence[str], aliases: Mapping[str, str] | None = None) -> list[tuple[str, ArgValue]] | None:
-    """Return words as flags with their values, None if they are something else.
-
-    A repeated flag becomes a list; words that cannot be written back unchanged are not flags.
-    """
+    """Return words as flags with their values, a repeated flag as a list; None if they could not be written back unchanged."""
     found: dict[str, list[list[str]]] = {}
     at = 0
     while at < len(words):

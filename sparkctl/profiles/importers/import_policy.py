@@ -164,10 +164,7 @@ _SOME_RANK = EngineRank(0, ("", ""))
 
 @dataclass(frozen=True, slots=True)
 class ImportRisk:
-    """A value in a profile that is not known to be harmless.
-
-    ``name``: its name for `--allow`; ``field`` and ``value``: where it is (``container.options.cap-add``).
-    """
+    """A value that is not known to be harmless. ``name``: for `--allow`; ``field``: its place (``container.options.cap-add``)."""
 
     name: str
     field: str
@@ -505,10 +502,7 @@ def _explain_variable_risk(variable: str, text: str) -> str:
 
 
 def _fill_withheld_defaults(text: str, field: str, withheld: frozenset[tuple[str, str]]) -> str | None:
-    """Return a text with the defaults of the withheld variables, None if one has none.
-
-    A default is text: what follows it cannot turn it into a reference (``${A:-$}{B}``).
-    """
+    """Return a text with the defaults of withheld variables, as text (``{A:-$}{B}`` makes no reference); None if one has none."""
     found, plain, end = "", "", 0
     for match in REFERENCE_PATTERN.finditer(text):
         plain, end = plain + text[end : match.start()], match.end()

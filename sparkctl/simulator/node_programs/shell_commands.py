@@ -1,6 +1,4 @@
-"""The SSH server of a simulated node, a real one on a loopback port, and the commands that sparkctl runs there, and no others: a
-simulated node has no real shell.
-"""
+"""A simulated node's real SSH server on a loopback port, and the commands that sparkctl runs there; there is no real shell."""
 
 from __future__ import annotations
 

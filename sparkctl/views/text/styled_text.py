@@ -115,10 +115,7 @@ def measure_row(spans: Iterable[Span]) -> int:
 
 
 def split_graphemes(text: str) -> list[str]:
-    """Return the characters as a reader counts them: with their combining marks, variation selectors and joined parts.
-
-    The columns of the parts add up to those of the text.
-    """
+    """Return the characters as a reader counts them, with marks and joined parts; their columns add up to the text's."""
     if text.isascii() or _NARROW_PATTERN.fullmatch(text):
         return list(text)
     parts: list[str] = []
