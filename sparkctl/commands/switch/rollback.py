@@ -191,10 +191,12 @@ async def restart_old_containers(transaction: SwitchTransaction) -> str:
     journal, took = transaction.journal, format_duration(seconds)
     unproved, is_one = " and ".join(journal.unproved), len(journal.stops) == 1
     transaction.report_step(SwitchStep.RESTORING, f"started again{'' if unproved else f' and ready after {took}'}")
-    old = " and ".join(distinguish_names(journal.instance, journal.stops)[1])
+    names = " and ".join(distinguish_names(journal.instance, journal.stops)[1])
     if unproved:
-        return f"{old} {'runs' if is_one else 'run'} again; nobody waited for {unproved}, not proved before the switch"
-    return f"{old} {'serves' if is_one else 'serve'} again after {took}"
+        return (
+            f"{names} {'runs' if is_one else 'run'} again; nobody waited for {unproved}, not proved before the switch"
+        )
+    return f"{names} {'serves' if is_one else 'serve'} again after {took}"
 
 
 async def _inspect_old_container(transaction: SwitchTransaction, node: NodeName, container: str) -> NodeContainer:
