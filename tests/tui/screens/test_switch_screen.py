@@ -197,7 +197,7 @@ async def test_one_that_somebody_left_is_a_line_of_the_overview_and_is_undone_by
             await pilot.press("escape", "A")
             await wait_for_text(pilot, f"Undo the switch to {NEW}")
             await pilot.press("tab", "enter")
-            await wait_for_text(pilot, f"{OLD} runs again")
+            await wait_for_text(pilot, f"{OLD} serves again")
             assert bed.is_old()
             await pilot.press("escape")
             await wait_for_text(pilot, lambda text: "was left" not in text and text.count("● ready") == 2)
