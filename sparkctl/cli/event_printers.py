@@ -102,7 +102,6 @@ class JsonPrinter:
         self.logs = logs
 
     def print_event(self, event: Event) -> None:
-        """Print one event."""
         if isinstance(event, LogArrived) and not self.logs:
             return
         stdout.print_json(encode_event(event))
@@ -151,7 +150,6 @@ class TextPrinter:
         self._has_tunnel = False
 
     def print_event(self, event: Event) -> None:
-        """Print one event."""
         match event:
             case PhaseChanged():
                 self._print_phase(event)
@@ -512,7 +510,6 @@ class CheckPrinter(TextPrinter):
             stderr.print_message(words)
 
     def print_event(self, event: Event) -> None:
-        """Print one check."""
         self._asked_at, self._said_at = time.monotonic(), 0.0
         self.live.clear()
         if not isinstance(event, FindingReported):
@@ -534,7 +531,6 @@ class BenchPrinter(TextPrinter):
         self._estimated: set[tuple[str, str]] = set()  # instances and nodes whose time was told
 
     def print_event(self, event: Event) -> None:
-        """Print one event."""
         if isinstance(event, BenchCellMeasured | BenchDomainMeasured) and event.benchmark is not None:
             self._benchmarks[event.benchmark] = None
         if isinstance(event, BenchCellProgressed):
@@ -576,7 +572,6 @@ class SwitchPrinter(TextPrinter):
         self._rows: Sequence[TextRow] = ()
 
     def print_event(self, event: Event) -> None:
-        """Print one event."""
         if isinstance(event, SwitchStepReported):
             return self._print_step(event)
         if isinstance(event, CommandEnded) and self._plan_only:

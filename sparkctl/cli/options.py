@@ -150,7 +150,6 @@ def is_configured_node(word: str) -> bool:
 
 
 def is_profile(word: str) -> bool:
-    """Tell whether a word is the name of a profile."""
     return word in _list_profile_names(word)
 
 
@@ -445,7 +444,6 @@ def _list_node_names() -> list[str]:
 
 
 def complete_profiles(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Complete profile names."""
     return _list_profile_names(incomplete)
 
 
@@ -517,7 +515,6 @@ def prepare_command(command: click.Command) -> click.Command:
 
 
 def record_option(command: F) -> F:
-    """Add ``--record``."""
     return click.option(
         "--record",
         type=click.Path(path_type=Path, dir_okay=False),
@@ -527,7 +524,6 @@ def record_option(command: F) -> F:
 
 
 def overwrite_option(command: F) -> F:
-    """Add ``--overwrite``."""
     return _overwrite_option("--overwrite")(command)
 
 

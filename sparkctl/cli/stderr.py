@@ -85,7 +85,6 @@ def print_warning(where: str | None, message: str, hint: str | None) -> None:
 
 
 def print_hints(hint: str | None) -> None:
-    """Print hints, one a line."""
     from sparkctl.views.text.styled_text import Span, TextStyle
 
     for line in sanitize_lines(hint) if hint else ():
@@ -118,7 +117,6 @@ def _find_example(ctx: click.Context) -> str | None:
 
 
 def is_terminal() -> bool:
-    """Tell whether stderr is a terminal."""
     return sys.stderr.isatty()
 
 

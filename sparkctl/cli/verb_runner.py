@@ -24,9 +24,7 @@ if TYPE_CHECKING:
 class EventPrinter(Protocol):
     """Prints events for the operator, as text or as JSON lines."""
 
-    def print_event(self, event: Event) -> None:
-        """Show one event."""
-        ...
+    def print_event(self, event: Event) -> None: ...
 
     def refresh(self) -> None:
         """Update the live line; called every second."""
@@ -180,7 +178,6 @@ class RecordingPrinter:
         self.recorder = recorder
 
     def print_event(self, event: Event) -> None:
-        """Record one event and print it."""
         self.recorder.write(event)
         self.printer.print_event(event)
 

@@ -80,7 +80,6 @@ def load_engine(name: str) -> Engine:
 
 
 def load_engines() -> tuple[Engine, ...]:
-    """Return all engines."""
     return tuple(load_engine(name) for name in engine_names())
 
 

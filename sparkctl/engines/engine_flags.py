@@ -144,13 +144,11 @@ def list_versions(engine: str) -> tuple[str, ...]:
 
 @cache
 def list_engines_with_catalogue() -> tuple[str, ...]:
-    """Return the engines that have a catalogue."""
     return tuple(name for name in engines.engine_names() if list_versions(name))
 
 
 @cache
 def load_catalogue(engine: str, version: str) -> FlagCatalogue:
-    """Return one catalogue."""
     data = json.loads((_ENGINES_DIRECTORY / engine / f"flags-{version}.json").read_text("utf-8"))
     base = load_catalogue(engine, data["base"]) if "base" in data else None
     flags = {} if base is None else {one.name: one for one in base.flags}

@@ -530,7 +530,6 @@ def _count_numbers_per_token(config: Mapping[str, Any]) -> int | None:
 
 
 def _list_layer_kinds(config: Mapping[str, Any], layers: int) -> Sequence[str]:
-    """Return the kind of each layer."""
     given = config.get("layer_types", config.get("layers_block_type"))
     if isinstance(given, list) and len(given) == layers and all(isinstance(one, str) for one in given):
         return [_LAYER_ALIASES.get(str(one), str(one)) for one in given]
@@ -607,7 +606,6 @@ def measure_weights(
 
 
 def _measure_files(found: CheckpointFiles) -> WeightsSize | None:
-    """Return the size of the files, None if there are none."""
     files = _select_loaded_files(found.files)
     if not files:
         return None

@@ -379,7 +379,6 @@ def parse_extra_entry(key: str, item: YamlValue) -> EntryPairs:
 
 
 def parse_ulimit_entry(key: str, item: YamlValue) -> EntryPairs:
-    """One ulimit."""
     if item.raw is None:
         raise ValueError("must be a number or soft:hard")
     return [(key, check_ulimit(key, item.raw))]

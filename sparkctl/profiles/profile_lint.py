@@ -89,7 +89,6 @@ class LintResult:
     catalogue: CatalogueChoice | None = None
 
     def list_by_level(self, level: LintSeverity) -> tuple[LintDiagnostic, ...]:
-        """Return the diagnostics of one level."""
         return tuple(one for one in self.diagnostics if one.level is level)
 
 

@@ -105,7 +105,6 @@ class SimDownload:
 
     @property
     def main_pid(self) -> int:
-        """Its process."""
         return self.pids[0]
 
     @property

@@ -162,7 +162,6 @@ class EngineProcess:
 
     @property
     def main_pid(self) -> int:
-        """The main process."""
         return self.pids[0]
 
     def start_as_running_since(self, ready_since: float) -> None:

@@ -148,7 +148,6 @@ class SimulatedSparks:
 
     @property
     def config_text(self) -> str:
-        """The config as YAML."""
         lines = ["nodes:"]
         for name, port in self.ports.items():
             entry = {"name": name, "host": self.nodes[name].host or LOOPBACK, "port": port, "user": USER}

@@ -236,7 +236,6 @@ class CommandDispatcher:
         )
 
     def plan_switch(self, request: SwitchInstance) -> None:
-        """Show the plan of a switch."""
         from sparkctl.tui.screens.switch_screen import SwitchScreen
 
         panel = self._panel

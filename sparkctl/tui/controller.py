@@ -87,7 +87,6 @@ class PreparedCommand:
 
     @property
     def verb(self) -> str:
-        """Its verb."""
         return self.request.verb
 
     @property
@@ -374,7 +373,6 @@ class PanelController:
         self._panel.announce_notice(words, severity, is_shown=is_shown)
 
     def clear_notices(self) -> None:
-        """Remove all notices."""
         self._apply_own_event(NoticesCleared(self.displayed_time()))
 
     def hide_finished_switch(self) -> None:
@@ -445,7 +443,6 @@ class PanelController:
     # --- what the operator starts ---
 
     def start_command(self, request: Request, *, by_hand: bool = True) -> None:
-        """Start a command."""
         self.is_taken_over = self.is_taken_over or by_hand
         started = self.prepare_command(request)
         if isinstance(request, CheckNodes):

@@ -80,7 +80,6 @@ class FrontScreen(StaticFocusScreen):
 
     @property
     def panel(self) -> Panel:
-        """The app, as a `Panel`."""
         return self.app  # type: ignore[return-value]
 
     @property
@@ -375,7 +374,6 @@ class Panel(App[tuple[str, ...]]):
         self.perform_action(name)
 
     def select_node(self, index: int) -> None:
-        """Select a node."""
         self._selected_index = max(0, min(index, len(self.node_names) - 1))
         self._chosen_finding = None
         self.repaint_front_screen()
@@ -385,7 +383,6 @@ class Panel(App[tuple[str, ...]]):
         self.select_node((self.selected_index + by) % len(self.node_names))
 
     def select_instance(self, node: NodeName, instance: str) -> None:
-        """Select an instance of a node."""
         self._chosen_instances[node] = instance
         self._chosen_finding = None
 
@@ -553,7 +550,6 @@ class Panel(App[tuple[str, ...]]):
             )
 
     def show_error(self, error: SparkctlError, *, severity: str = "warning") -> None:
-        """Show an error and its hint."""
         self.show_toast(error.message + (f"\n{error.hint}" if error.hint else ""), severity=severity)
 
     def copy_text(self, text: str, what: str) -> None:

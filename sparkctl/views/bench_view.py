@@ -25,7 +25,6 @@ _UNKNOWN = "-"
 
 
 def list_cell_columns(one: CellResult) -> tuple[str, ...]:
-    """Return the columns of one measured cell."""
     if one.error is not None:
         return (str(one.cell), f"not measured: {sanitize_line(one.error)}")
     length = _UNKNOWN if one.accept_length is None else f"{one.accept_length:.2f}"

@@ -134,7 +134,6 @@ class DoctorScreenModel:
 
 
 def _fold_good_findings(good: tuple[DoctorFinding, ...]) -> DoctorFinding:
-    """Return the good findings as one."""
     names = ", ".join(dict.fromkeys(one.found.check for one in good))
     found = FindingReported(
         ts=min(one.found.ts for one in good),

@@ -67,7 +67,6 @@ class DetailSection:
 
 
 def build_history_row(one: OperationRecord) -> HistoryRow:
-    """Return an operation as a row of the list."""
     return HistoryRow(
         id=one.id,
         when=format_date_time(one.began),
@@ -112,7 +111,6 @@ def describe_outcome(one: OperationRecord) -> str:
 
 
 def choose_outcome_style(one: OperationRecord) -> TextStyle:
-    """Return the style of an outcome."""
     if one.is_running:
         return TextStyle.ACCENT
     if one.has_succeeded:

@@ -428,7 +428,6 @@ def _format_share(share: float | None) -> str:
 
 
 def build_top_json(views: Sequence[NodeTelemetryView]) -> dict[str, object]:
-    """Return the document of ``top --json``."""
     return {
         "schema": 1,
         "nodes": [_build_node_json(view) for view in views],

@@ -131,7 +131,6 @@ def _choose_exit_code(views: Sequence[NodeStatusView], check: bool) -> int:
 
 
 def _list_pending_stops(context: CommandContext, views: Sequence[NodeStatusView]) -> tuple[PendingStop, ...]:
-    """Return the pending stops of these nodes."""
     from sparkctl.commands.stop.pending_stops import PendingStopFiles
 
     names = {view.name for view in views}

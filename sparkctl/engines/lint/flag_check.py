@@ -295,7 +295,6 @@ def _is_truncation_slip(name: str, word: str) -> bool:
 
 
 def format_flag(word: str) -> str:
-    """Return a flag for a message."""
     return truncate_text(sanitize_line(word), 60)
 
 

@@ -207,7 +207,6 @@ class FlagSetting:
     name: str
 
     def report_flag(self, kind: LintRule, level: LintSeverity, message: str, setting: str | None = None) -> LintMessage:
-        """Return a message about the flag."""
         return LintMessage(
             kind=kind, level=level, where=self.where, message=message, on_key=self.in_args, setting=setting
         )

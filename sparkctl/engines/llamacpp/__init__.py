@@ -323,7 +323,6 @@ class LlamaCppEngine(Engine):
         return ("rpc-server", "--host", rank.own_address, "--port", str(RPC_PORT))
 
     def classify_line(self, line: str) -> LineSignal | None:
-        """Return what a prepared line says, None for nothing."""
         if line.startswith(_QUIET_STARTS):
             return None
         if "listening on" in line and _READY_PATTERN.match(line):

@@ -59,7 +59,6 @@ class DecodeCounts:
 
     @property
     def tokens_per_second(self) -> float:
-        """Generated tokens per second."""
         return self.generated / self.seconds if self.seconds else 0.0
 
 
@@ -87,7 +86,6 @@ class DecodeModel:
 
     @property
     def running_requests(self) -> int:
-        """Requests running now."""
         return self.background + self.served
 
     @property

@@ -147,12 +147,10 @@ class SimulatedEngine(ScriptPlayer):
 
     @property
     def weights_gib(self) -> float:
-        """Its weights, in GiB."""
         return self.launch.weights / GIB
 
     @property
     def is_drafting(self) -> bool:
-        """Whether it drafts."""
         return self.launch.draft_tokens > 0
 
     @property

@@ -132,7 +132,6 @@ class UnifiedMemory:
             size -= taken
 
     def format_meminfo(self) -> str:
-        """Return /proc/meminfo."""
         anonymous = self.system + sum(self.anonymous.values())
         slab = self.slab_reclaimable + self.slab_fixed
         rows: dict[str, int] = {

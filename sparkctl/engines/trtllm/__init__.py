@@ -371,7 +371,6 @@ class TensorRtLlmEngine(Engine):
         return mpirun.list_ssh_key_mounts(rank)
 
     def classify_line(self, line: str) -> LineSignal | None:
-        """Return what a prepared line says, None for nothing."""
         return parse_fact_line(line) or _LOG_RULES.classify_line(line)
 
     def read_decoding_settings(self, words: tuple[str, ...]) -> DecodingSettings:

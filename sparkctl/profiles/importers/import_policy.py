@@ -563,7 +563,6 @@ def replace_env_secrets(draft: ProfileDraft) -> None:
 
 
 def replace_flag_secrets(draft: ProfileDraft, found: list[tuple[str, ArgValue]]) -> list[tuple[str, ArgValue]]:
-    """Return flags with every secret value replaced."""
     out: list[tuple[str, ArgValue]] = []
     for key, value in found:
         name = re.sub(r"[^A-Za-z0-9]+", "_", key.strip("-")).upper()

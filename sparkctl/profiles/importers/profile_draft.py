@@ -126,7 +126,6 @@ class ImportReport:
             self.remarks.append(remark)
 
     def list_keys_by_outcome(self, fate: KeyOutcome) -> tuple[KeyRecord, ...]:
-        """Return the records with one outcome."""
         return tuple(account for account in self.accounts if account.fate is fate)
 
     def _add_record(self, account: KeyRecord) -> None:

@@ -54,7 +54,6 @@ from sparkctl.transport.ssh.login_shell import BEGIN_MARK
 
 
 def run_collector(node: SimNode) -> bytes:
-    """Return the output of the collector."""
     lines: list[dict[str, object]] = []
     for path in collect.FILE_PATHS:
         content = node.read_file(path)

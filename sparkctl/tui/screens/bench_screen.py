@@ -90,7 +90,6 @@ class BenchScreen(ListScreen[int]):
         return tuple(one.number for one in model.visible_runs), None if run is None else run.number
 
     def action_handlers(self) -> ActionHandlers:
-        """Return the handlers of the list and its own."""
         return {**super().action_handlers(), ActionId.BENCH_STOP: self._stop, ActionId.COPY: self._copy_command}
 
     def already_shows(self, message: str) -> bool:

@@ -155,7 +155,6 @@ class InstanceScreen(ScrollScreen):
 
     @classmethod
     def create(cls, now: ActionContext) -> Self:
-        """Return the screen of the selected instance."""
         assert now.node is not None
         assert now.instance is not None
         return cls(now.node, now.instance)
@@ -186,7 +185,6 @@ class InstanceScreen(ScrollScreen):
 
     @property
     def breadcrumb(self) -> str:
-        """The node and the name of the instance."""
         return f"{self._node} › {self._instance}"
 
     def add_selection(self, now: ActionContext) -> ActionContext:
@@ -244,7 +242,6 @@ class InstanceScreen(ScrollScreen):
                 task.cancel()
 
     def paint_body(self) -> None:
-        """Paint the current state."""
         model = self._build_instance_model() if self._held is None else self._held
         if model is None:
             self.page_surface.set_rows(())
@@ -341,7 +338,6 @@ class InstanceScreen(ScrollScreen):
         controller.schedule_repaint()
 
     def action_handlers(self) -> ActionHandlers:
-        """Return the handlers that scroll and its own."""
         return {
             **super().action_handlers(),
             ActionId.ACCEPT: self._propose_change,
@@ -374,7 +370,6 @@ class InstanceScreen(ScrollScreen):
             self.panel.copy_text(one.endpoint, one.endpoint)
 
     def _show_launch_plan(self) -> None:
-        """Show the whole launch plan."""
         from sparkctl.tui.dialogs.base import TextDialog as Page
 
         model = self._build_instance_model()

@@ -139,7 +139,6 @@ class LogScreen(PanelScreen):
 
     @classmethod
     def create(cls, now: ActionContext) -> Self:
-        """Return the screen of the selected instance."""
         assert now.node is not None
         assert now.instance is not None
         return cls(now.node, now.instance)
@@ -159,7 +158,6 @@ class LogScreen(PanelScreen):
 
     @property
     def breadcrumb(self) -> str:
-        """Whose logs are shown."""
         if self._earlier:
             return f"{self._node} › {self._instance} › earlier log"
         return format_log_title(self._scope, self._sources, self._chosen)
@@ -173,7 +171,6 @@ class LogScreen(PanelScreen):
         return tuple(replace(one, footer=0) if one.id in _SEARCH_ACTIONS else one for one in found)
 
     def add_selection(self, now: ActionContext) -> ActionContext:
-        """Return the action context with the instance of this log."""
         return replace(now, node=self._node, instance=self._instance)
 
     def create_body(self) -> Widget:
@@ -181,7 +178,6 @@ class LogScreen(PanelScreen):
         return _LogBody(TextSurface(self.panel.tones, id="trouble"), id="log")
 
     def on_mount(self) -> None:
-        """Start to read the logs."""
         controller = self.panel.controller
         if controller is None:
             return
@@ -230,7 +226,6 @@ class LogScreen(PanelScreen):
     # --- keys ---
 
     def action_handlers(self) -> ActionHandlers:
-        """Return the handlers of the log."""
         own = {ActionId.LOG_SCOPE: self._widen_scope, ActionId.LOG_EARLIER: self._show_earlier_log}
         return own if self._pane is None else {**self._pane.action_handlers(), **own}
 

@@ -109,7 +109,6 @@ class NodeTileModel:
 
     @property
     def name(self) -> NodeName:
-        """The node's name."""
         return self.view.name
 
     @property

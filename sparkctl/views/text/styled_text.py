@@ -269,7 +269,6 @@ _SEVERITY_STYLES = {
 
 
 def get_severity_style(severity: Severity) -> TextStyle:
-    """Return the style of a severity."""
     return _SEVERITY_STYLES.get(severity, TextStyle.LABEL)
 
 
