@@ -74,17 +74,18 @@ def describe_rollback_window(plan: SwitchPlan) -> str | None:
             f"the containers of {' and '.join(old)} are kept until {new} is ready; if it does not get "
             "ready, it is left as it failed, and they stay stopped until sparkctl abort (--no-rollback)"
         )
+    unproved = " and ".join(plan.unproved)
     return (
         f"the containers of {' and '.join(old)} are kept until {new} is ready, and started again if it does "
         "not get ready"
-    )
+    ) + (f"; {unproved}: not proved so far, so nobody waits for it then" if unproved else "")
 
 
 def describe_switch_step(step: SwitchStep, instance: str, stops: Sequence[str], *, is_done: bool = False) -> str:
     """Return what a step does or, if it is done, did; ``stops``: the stopped models, empty if not known."""
     instance, names = distinguish_names(instance, stops)
     old = " and ".join(names) or "what was there"
-    its, serve = ("its", "serves") if len(names) <= 1 else ("their", "serve")
+    its, serve, run = ("its", "serves", "runs") if len(names) <= 1 else ("their", "serve", "run")
     going, done = {
         SwitchStep.CHECKING: (f"checking what can fail, while {old} {serve}", "checked what can fail"),
         SwitchStep.STOPPING: (
@@ -100,7 +101,7 @@ def describe_switch_step(step: SwitchStep, instance: str, stops: Sequence[str], 
             f"{instance} is removed: its log is saved, its containers are gone",
         ),
         SwitchStep.RESTORING: (f"starting {old} again", f"{old} started again"),
-        SwitchStep.RESTORED: (f"{old} {serve} again", f"{old} {serve} again"),
+        SwitchStep.RESTORED: (f"{old} {run} again", f"{old} {run} again"),
         SwitchStep.LEFT: (f"{instance} is left as it failed", f"{instance} is left as it failed"),
     }[step]
     return done if is_done else going
