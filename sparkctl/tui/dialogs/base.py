@@ -359,7 +359,7 @@ class FilterTextDialog(TextDialog, inherit_bindings=False):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "cancel", show=False),
-        Binding("enter,question_mark,f1", "close", show=False),
+        Binding("enter,question_mark,f1", "dismiss", show=False),
         Binding("ctrl+q", "app.quit", show=False),
         Binding("down", "scroll(1)", show=False),
         Binding("up", "scroll(-1)", show=False),
@@ -396,9 +396,6 @@ class FilterTextDialog(TextDialog, inherit_bindings=False):
     def action_erase(self) -> None:
         """Erase the last typed character."""
         self._search(self._typed[:-1])
-
-    def action_close(self) -> None:
-        self.dismiss(None)
 
     def action_cancel(self) -> None:
         """Erase the search; without one close the dialog."""
