@@ -115,8 +115,7 @@ class JsonPrinter:
 
 @dataclass(slots=True)
 class _PhaseProgress:
-    """The last printed phase of a node. Monotonic seconds: ``since`` it began, ``at`` the event arrived, ``printed_at`` a line
-    was printed."""
+    """The last printed phase of a node, in monotonic seconds: its begin, its event's arrival, and the last print."""
 
     event: PhaseChanged
     since: float

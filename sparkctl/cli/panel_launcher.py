@@ -113,10 +113,7 @@ def _save_theme(name: str) -> None:
 
 
 class _ConfigReloader:
-    """Reloads the config when its file changed; a missing or invalid file is reported once.
-
-    ``readonly``: set on the command line; no config can unset it.
-    """
+    """Reloads the config when its file changed, and reports a bad file once. ``readonly``: set on the command line; no config unsets it."""
 
     def __init__(self, path: Path | None, *, readonly: bool) -> None:
         from sparkctl.files import config_file

@@ -22,10 +22,7 @@ _HOME_PATTERN = re.compile(rf"(?<![^\s(`]){re.escape(_HOME_DIRECTORY)}(?=/)") if
 
 
 def print_message(line: str | TextRow = "", hang: int | None = None, *, is_trouble: bool = False) -> None:
-    """Print one message: the home directory as ~; on a terminal wrapped between words, continued with ``hang`` spaces.
-
-    With ``--quiet`` only what ``is_trouble`` is printed.
-    """
+    """Print one message, home as ~, wrapped on a terminal with ``hang`` spaces. With ``--quiet`` only if it ``is_trouble``."""
     if get_option(QUIET_OPTION) and not is_trouble:
         return
     from sparkctl.views.text.line_wrap import wrap_styled_line

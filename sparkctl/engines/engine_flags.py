@@ -200,10 +200,7 @@ def load_other_engines(engine: str) -> tuple[FlagCatalogue, ...]:
 
 
 def parse_version_from_tag(image: str, have: tuple[str, ...]) -> str | None:
-    """Return the engine version in an image's tag, None if there is none.
-
-    Vendors number their images differently (``26.04``): an engine version begins like the known ones.
-    """
+    """Return the engine version in an image's tag, if it begins like known ones: vendors have other numbers (``26.04``)."""
     _, colon, tag = image.partition("@")[0].rpartition("/")[2].partition(":")
     begins = {parse_version(one)[0] for one in have}
     found = [one for one in _VERSION_PATTERN.findall(tag) if colon and parse_version(one)[0] in begins]
@@ -384,9 +381,7 @@ def flag_for_key(key: str) -> str:
 
 
 def render_args(args: tuple[tuple[str, ArgValue], ...]) -> tuple[str, ...]:
-    """Return ``args`` as words, in order: True is a bare flag, False nothing, a tuple repeats the flag, `FlagValues`
-    follow it.
-    """
+    """Return ``args`` as words, in order: True is a bare flag, False nothing; a tuple repeats the flag."""
     from sparkctl.model.profile import FlagValues, JsonValue  # reading a log needs no profile
 
     out: list[str] = []

@@ -71,10 +71,7 @@ def format_reference(name: str, default: str | None = None) -> str:
 
 
 def convert_shell_references(text: str, known: Mapping[str, str], *, dollar: str) -> str:
-    """Return shell-like text in a profile's notation, with the variables in ``known`` replaced.
-
-    ``dollar``: how the source writes a literal dollar sign (``$$`` in compose).
-    """
+    """Return shell-like text in a profile's notation, variables in ``known`` replaced. ``dollar``: a literal dollar sign of the source."""
     out, end = "", 0
     for match in _find_variables(text, dollar):
         out += escape_references(text[end : match.start()])
@@ -115,10 +112,7 @@ MAX_ENV_FILE_BYTES = 64 * 1024
 
 
 def resolve_engine_env(profile: Profile, environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """Return real values, including secrets; ``env`` overrides ``env_file``.
-
-    Raises `InvalidFile` with every variable that is not set and every invalid line of the file.
-    """
+    """Return real values with secrets; ``env`` overrides ``env_file``. Raises `InvalidFile` with every unset variable and bad line."""
     values = dict(read_env_file_pairs(profile))
     missing: dict[str, list[str]] = {}
     for name, text in profile.env:
@@ -190,10 +184,7 @@ def check_env_file_permissions(profile: Profile) -> tuple[str, ...]:
 
 
 def list_literal_values(profile: Profile) -> tuple[FileIssue, ...]:
-    """Return the lines of the env_file that compose and most shells read otherwise: the engine gets the value as it is.
-
-    Raises `InvalidInput` for a file that a start refuses.
-    """
+    """Return the env_file's lines that most shells read otherwise; the engine gets them as they are. Raises `InvalidInput`."""
     return tuple(
         FileIssue(place, f"{name} gets {what}: sparkctl passes values as they are, as docker run --env-file does")
         for place, name, value in _read_env_file(profile)

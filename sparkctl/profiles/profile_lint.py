@@ -398,7 +398,7 @@ def complete_changes(
             wanted = None if is_in_the_way else refused.largest or refused.least
         if wanted is None or wanted.field in removed or wanted.set_argument in [one.set_argument for one in proposed]:
             return None
-        proposed = _replace_change(proposed, wanted)
+        proposed = (*(one for one in proposed if one.field != wanted.field), wanted)
     return None
 
 
@@ -416,10 +416,6 @@ def is_mendable_trap(one: LintMessage) -> bool:
 def parse_setting_change(setting: str) -> FieldChange:
     field, _, value = setting.partition("=")
     return FieldChange(field, value)
-
-
-def _replace_change(changes: Sequence[FieldChange], wanted: FieldChange) -> tuple[FieldChange, ...]:
-    return (*(one for one in changes if one.field != wanted.field), wanted)
 
 
 _FLAG_NAME_RULES = frozenset({LintRule.UNKNOWN_FLAG, LintRule.REMOVED_FLAG, LintRule.AMBIGUOUS_FLAG})

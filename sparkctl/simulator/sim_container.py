@@ -132,9 +132,7 @@ def _split_into_pieces(line: bytes) -> list[bytes]:
 
 
 class SimContainer:
-    """``body`` is the create call's JSON: Config at the top level, HostConfig inside. ``clock``: the node's time in
-    unix nanoseconds.
-    """
+    """``body``: the create call's JSON, Config at the top, HostConfig inside. ``clock``: unix nanoseconds."""
 
     def __init__(self, container_id: str, name: str, body: JsonBody, image_id: str, clock: Callable[[], int]) -> None:
         self.now_ns = clock

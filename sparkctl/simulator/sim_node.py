@@ -1,6 +1,4 @@
-"""One simulated Spark: its memory, processes, open ports, images, files, and its network: the LAN, and both
-functions of one ConnectX port between two of them.
-"""
+"""One simulated Spark: memory, processes, ports, images, files, the LAN, and both functions of a ConnectX port."""
 
 from __future__ import annotations
 

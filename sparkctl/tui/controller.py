@@ -248,10 +248,7 @@ _CLOSE_SECONDS = 2.0
 
 
 class PanelController:
-    """Knows the nodes and runs the commands of one panel. Create it on the panel's event loop.
-
-    ``context`` asks the operator with ``dialogs``.
-    """
+    """Knows the nodes and runs the commands of one panel, on its event loop. ``context`` asks the operator with ``dialogs``."""
 
     def __init__(self, panel: ControllerHost, context: CommandContext, dialogs: DialogQueue) -> None:
         self._panel = panel
@@ -364,10 +361,7 @@ class PanelController:
         turn.set()
 
     def show_notice(self, words: str, tone: TextStyle, *, is_shown: bool = False) -> None:
-        """Show a notice below the tiles until newer ones or escape remove it.
-
-        Other screens show it as a toast, unless ``is_shown``: a dialog or the screen shows it already.
-        """
+        """Show a notice below the tiles until newer ones or escape remove it; other screens show a toast unless it ``is_shown`` there."""
         severity = _NOTICE_SEVERITIES.get(tone, Severity.PROBLEM)
         self._apply_own_event(NoticeShown(ts=self.displayed_time(), text=words, severity=severity))
         self._panel.announce_notice(words, severity, is_shown=is_shown)

@@ -272,8 +272,7 @@ class StartOfferCache:
         self._image_sizes = {key: size for key, size in self._image_sizes.items() if size is not None}
 
     def list_offers(self, node: NodeName, recent: Sequence[str]) -> tuple[StartOffer, ...]:
-        """Return what could be started on a node where nothing of sparkctl runs: the last used first, then what needs no
-        image; () elsewhere."""
+        """Return what could be started on an idle node: the last used first, then what needs no image; () elsewhere."""
         from sparkctl.views.overview.tile_model import StartOffer
 
         view = self._store.get_last_known_view(node)

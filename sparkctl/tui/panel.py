@@ -343,10 +343,7 @@ class Panel(App[tuple[str, ...]]):
             self.repaint_front_screen()
 
     def repaint_front_screen(self) -> None:
-        """Paint the front screen, even while it is paused: the operator sees the result of a key.
-
-        Dialogs are left out; a covered screen is painted when it is visible again.
-        """
+        """Paint the front screen, even while paused: the operator sees a key's result. A covered one is painted when it is visible."""
         if self.front_screen is not None:
             self.front_screen.repaint()
 

@@ -112,8 +112,7 @@ def format_phase(event: PhaseChanged, elapsed: float | None, *, has_bar: bool = 
 
 
 def format_cache_drop(event: CachesDropped) -> str:
-    """Return the effect of a page cache drop: free memory and page cache before and after, and available memory if it
-    changed."""
+    """Return free memory and page cache before and after a drop, and available memory if it changed."""
     before, after = event.before, event.after
     gained = round((after.free - before.free) / GIB, 1) or 0.0  # -0.0 is no loss
     line = (

@@ -388,10 +388,7 @@ def import_command(
 
 
 def _read_source(source: tuple[str, ...]) -> str:
-    """Return the source: stdin for a dash, one word unchanged, several words joined to a shell line.
-
-    Raises `InvalidInput` for several files.
-    """
+    """Return stdin for a dash, one word unchanged, several words as a shell line. Raises `InvalidInput` for several files."""
     if len(source) > 1 and all(Path(word).is_file() for word in source):
         from sparkctl.errors import InvalidInput
 

@@ -148,10 +148,7 @@ def _run_in_container(node: Node, container: str, words: Sequence[str]) -> int:
 
 
 def find_container(instance: str, node: str | None, known: Sequence[str] = ()) -> tuple[Node, str]:
-    """Return the node and the container of a running instance; of several ranks that of the head, unless ``node`` names one.
-
-    ``known``: the nodes that the word could name, too.
-    """
+    """Return node and container of a running instance; of ranks the head's, unless ``node`` names one. ``known``: further nodes."""
     from sparkctl.monitor.node_status import read_node_statuses
     from sparkctl.monitor.node_views import choose_instance
 

@@ -179,9 +179,7 @@ class FlagAdvice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LintContext:
-    """``title`` is the engine's (SGLang). ``others``: its other versions; ``foreign``: other engines, by title.
-    ``version``: the one that runs, None if it is not known.
-    """
+    """``title``: the engine's. ``others``: its other versions; ``foreign``: other engines, by title. ``version``: the one that runs, if known."""
 
     title: str
     catalogue: FlagCatalogue

@@ -183,9 +183,7 @@ def parse_flash_attention(value: str) -> tuple[EngineFact, ...]:
 
 
 def parse_slot_facts(line: str) -> tuple[EngineFact, ...]:
-    """Return the context of the slots: a unified cache is shared, and each slot may fill it; otherwise every slot has
-    its own.
-    """
+    """Return the context of the slots. Each slot may fill a unified cache; otherwise each slot has its own."""
     if (found := _SLOT_SIZES.search(line)) is None:
         return ()
     slots, context = int(found["slots"]), int(found["context"])
@@ -307,9 +305,7 @@ class LlamaCppEngine(Engine):
     flag_variable_prefix = "LLAMA_ARG_"
 
     def build_command(self, profile: Profile) -> tuple[str, ...]:
-        """Return launch words, ``-m`` FILE or ``-hf`` REPOSITORY:QUANTIZATION, host, port, alias, then ``args`` in
-        order.
-        """
+        """Return launch words, ``-m`` FILE or ``-hf`` REPOSITORY:QUANTIZATION, host, port, alias, then ``args``."""
         return engine_flags.build_server_command(
             profile, self.defaults, _build_model_flags, _MODEL_FLAGS, ("alias", "a")
         )

@@ -189,9 +189,7 @@ class DecodeModel:
 
 
 def compute_position_acceptance(length: float, drafted: int) -> list[float]:
-    """Return how often each draft token is accepted: p, p², p³ ..., which add up to the accept length without the bonus
-    token.
-    """
+    """Return how often each draft token is accepted: p, p², p³ ...; their sum is the accept length less one."""
     if length <= 1.0 or not drafted:
         return [0.0] * drafted
     # Newton's method from above: the sum is convex, so each step comes closer and none passes the root. The first share is not

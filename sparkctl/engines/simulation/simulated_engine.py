@@ -1,6 +1,4 @@
-"""What every simulated engine has. Each engine's folder has its own in ``simulated_engine.py``, in ``SIMULATED_ENGINES``,
-with its script beside it.
-"""
+"""What every simulated engine has; each engine's own part is in its folder, in ``SIMULATED_ENGINES``, with its script."""
 
 from __future__ import annotations
 

@@ -50,9 +50,7 @@ def build_body_rows(body: DialogBody, columns: int) -> Sequence[TextRow]:
 
 
 class Dialog(ModalScreen[T], Generic[T]):
-    """A framed dialog in the middle; no frame in a small terminal. Escape always cancels. It does not shrink while it is
-    open, so that nothing moves below what is typed.
-    """
+    """A dialog in the middle, framed where there is room; escape cancels. It never shrinks, so that nothing moves while one types."""
 
     WRAPS: ClassVar[bool] = False  # rows are sentences and may be wrapped
     hint = ""  # below the rows

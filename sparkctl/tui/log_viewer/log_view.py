@@ -273,11 +273,7 @@ class LogScrollView(ScrollView, can_focus=True):
         self.renderer.styles = {}  # `render_line` reads them again: the component styles are not updated yet
 
     def on_mount(self) -> None:
-        """Fit to the size after the first layout.
-
-        Asking for the size now would make Textual lay this out outside of the screen's own layout, which then sends no
-        `Resize`.
-        """
+        """Fit to the size after the first layout: asked now, Textual would lay this out alone and send no `Resize` later."""
         self.call_after_refresh(self.fit_to_size)
 
     def on_focus(self, event: Focus) -> None:

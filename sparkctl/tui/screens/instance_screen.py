@@ -273,7 +273,8 @@ class InstanceScreen(ScrollScreen):
             timeline=timeline,
             end=end,
             run=run,
-            run_trouble=self._launch_error or _explain_missing_plan(controller),
+            run_trouble=self._launch_error
+            or ("this recording does not contain it" if controller.is_replaying else None),
             tail=() if is_log_of_earlier else tuple(self._lines),
             tail_trouble=None if is_log_of_earlier else self._trouble,
             remedies=self._list_remedy_keys(end, run),
@@ -440,7 +441,3 @@ def _find_pending_plan(controller: PanelController, node: NodeName, instance: st
     """Return the plan of a start that this panel watches, while there is no container yet."""
     plan = controller.store.get_launch_plan(node, instance)
     return None if plan is None else ContainerLaunch(redact_launch_plan(plan), plan.ready, None)
-
-
-def _explain_missing_plan(controller: PanelController) -> str | None:
-    return "this recording does not contain it" if controller.is_replaying else None

@@ -55,10 +55,7 @@ class LogSource:
 
 
 def list_log_sources(store: Store, scope: LogScope, chosen: LogSource) -> tuple[LogSource, ...]:
-    """Return the live logs of a scope; the chosen one and its other ranks are always included.
-
-    Containers of one instance name on several nodes count as ranks of one model.
-    """
+    """Return the live logs of a scope, always with the chosen one and its ranks: containers of its name on any node."""
     found = [
         LogSource(node, one.name)
         for node in store.nodes
