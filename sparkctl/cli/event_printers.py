@@ -37,7 +37,7 @@ from sparkctl.model.events import (
 )
 from sparkctl.model.finding import Severity
 from sparkctl.model.guard_state import GuardAction
-from sparkctl.model.json_codec import encode_event, to_json_data
+from sparkctl.model.json_codec import encode_event, redact_launch_plan, to_json_data
 from sparkctl.model.memory_fit import FitOutcome, MemoryFit
 from sparkctl.model.missing_part import MissingPart
 from sparkctl.model.node import NodeState
@@ -474,7 +474,6 @@ class LaunchPlanPrinter(TextPrinter):
         super().print_event(event)
 
     def _print_plan(self, event: LaunchPlanned) -> None:
-        from sparkctl.model.json_codec import redact_launch_plan, to_json_data
         from sparkctl.profiles.exporters.docker_command import format_docker_run
         from sparkctl.views.profiles.launch_plan_view import format_launch_plan
 
@@ -513,8 +512,6 @@ class CheckPrinter(TextPrinter):
         self.live.clear()
         if not isinstance(event, FindingReported):
             return super().print_event(event)
-        from sparkctl.views.finding_view import format_answer_check
-
         return stdout.print_lines(format_answer_check(event))
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import click
 
 from sparkctl.cli import stdout
+from sparkctl.errors import ExitCode
 
 if TYPE_CHECKING:
     from sparkctl.context import CommandContext
@@ -64,7 +65,6 @@ async def _consume_events(ctx: CommandContext, verb: EventSource, printer: Event
 
     from sparkctl.cli.instance_cache import add_instance
     from sparkctl.concurrency import run_in_background
-    from sparkctl.errors import ExitCode
     from sparkctl.model.events import CommandEnded, Outcome
 
     loop = asyncio.get_running_loop()

@@ -14,7 +14,7 @@ from sparkctl.errors import InvalidInput
 from sparkctl.files import open_regular_file
 from sparkctl.model.profile import ArgValue, JsonValue, Profile, list_arg_texts, map_arg_texts
 from sparkctl.model.text.secrets import is_secret_name
-from sparkctl.profiles.yaml_reader import FileIssue, FilePosition, InvalidFile, quote_source
+from sparkctl.profiles.yaml_reader import FileIssue, FilePosition, InvalidFile, find_value, quote_source, read_yaml
 
 # ${NAME} or ${NAME:-default}; $${ is a dollar sign before a brace.
 REFERENCE_PATTERN = re.compile(r"\$\$\{|\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*+)(?::-(?P<default>[^}]{0,4096}+))?\}")
@@ -218,8 +218,6 @@ def _expand_references(text: str, environ: Mapping[str, str], missing: list[str]
 
 def _find_variable_position(profile: Profile, section: str, name: str) -> FilePosition:
     """Return where the profile sets the variable; the whole file if a base profile or a flag sets it."""
-    from sparkctl.profiles.yaml_reader import find_value, read_yaml
-
     try:
         root = read_yaml(Path(profile.origin))
     except InvalidInput:

@@ -31,7 +31,7 @@ from sparkctl.commands.actions import (
 )
 from sparkctl.concurrency import BackgroundTasks, has_pending_input
 from sparkctl.errors import InvalidInput, SparkctlError
-from sparkctl.model.finding import Severity
+from sparkctl.model.finding import Severity, find_same
 from sparkctl.model.node import NodeState
 from sparkctl.model.text.sanitize import sanitize_lines
 from sparkctl.tui.key_hints import format_key
@@ -310,8 +310,6 @@ class Panel(App[tuple[str, ...]]):
     @property
     def chosen_finding(self) -> Finding | None:
         """The finding that the operator selected on the selected node, as it is now; None when it is over."""
-        from sparkctl.model.finding import find_same
-
         return find_same(self.list_findings(), self._chosen_finding)
 
     def _list_instance_names(self) -> list[str]:

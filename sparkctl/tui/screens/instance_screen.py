@@ -26,6 +26,7 @@ from sparkctl.model.text.log_line import LogLine
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.tui.dialogs.base import ChoiceDialog, render_sentence
+from sparkctl.tui.dialogs.base import TextDialog as Page
 from sparkctl.tui.global_actions import edit_selected_profile
 from sparkctl.tui.key_hints import format_key
 from sparkctl.tui.log_viewer.log_subscription import LogConsumer, LogSubscription
@@ -371,8 +372,6 @@ class InstanceScreen(ScrollScreen):
             self.panel.copy_text(one.endpoint, one.endpoint)
 
     def _show_launch_plan(self) -> None:
-        from sparkctl.tui.dialogs.base import TextDialog as Page
-
         model = self._build_instance_model()
         if model is None or model.run is None:
             self.panel.show_toast((model and model.run_trouble) or "the launch plan is still being read")

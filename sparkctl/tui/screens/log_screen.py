@@ -12,6 +12,7 @@ from textual.containers import Vertical
 from textual.widget import Widget
 
 from sparkctl.commands.actions import LOGS, Action, ActionContext, ActionId
+from sparkctl.engines import find_engine
 from sparkctl.logs.buffer import LogBuffer
 from sparkctl.logs.line_marker import LineMarker
 from sparkctl.model.container import shorten_id
@@ -316,8 +317,6 @@ class LogScreen(PanelScreen):
 
     def _create_marker(self, controller: PanelController, one: LogSource) -> LineMarker:
         """Return the classifier that marks ready lines and failures, for the engine where it is known."""
-        from sparkctl.engines import find_engine
-
         ready = controller.find_ready_line(one.node, one.instance)
         view = controller.store.find_instance(one.node, one.instance)
         engine = None if view is None else find_engine(view.engine)
