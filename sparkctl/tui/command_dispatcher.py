@@ -261,7 +261,6 @@ class CommandDispatcher:
             there.set_filter(target.name or "", target.operation)
 
     def open_profile_picker(self) -> None:
-        """Ask which of all profiles to start."""
         self._panel.spawn_dialog_task(self._load_and_show_offers())
 
     async def _load_and_show_offers(self, *, to_switch: bool = False) -> None:

@@ -360,8 +360,6 @@ def set_sample_interval(panel: Panel, every: float | None) -> None:
 
 
 def make_playback_handler(do: Callable[[RecordingPlayer], None]) -> Callable[[Panel], None]:
-    """Return a handler that controls the recording player and repaints."""
-
     def control_player(panel: Panel) -> None:
         if panel.controller is not None and panel.controller.player is not None:
             do(panel.controller.player)

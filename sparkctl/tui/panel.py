@@ -328,7 +328,6 @@ class Panel(App[tuple[str, ...]]):
         return chosen if chosen in there else next(iter(there), None)
 
     def already_shows(self, message: str) -> bool:
-        """Tell whether the screen in front shows this message already."""
         return self.front_screen is not None and self.front_screen.already_shows(message)
 
     def is_operator_active(self, seconds: float) -> bool:
@@ -457,7 +456,6 @@ class Panel(App[tuple[str, ...]]):
         self.keyboard.suspend_until(self.spawn_task(work))
 
     async def deliver_key_event(self, event: events.Key | events.Paste) -> None:
-        """Handle a key now."""
         await super().on_event(event)
 
     async def run_external_program(self, words: Sequence[str], hint: str, *, listen: bool = False) -> tuple[int, str]:

@@ -112,7 +112,6 @@ class ChangedCells(ChopsUpdate):
         super().__init__(update.chops, update.spans, update.chop_ends)
 
     def render_segments(self, console: Console) -> str:
-        """Return what the terminal gets."""
         parts: list[str] = []
         colours = COLOR_SYSTEMS[console.color_system or "truecolor"]
         for y, first, last in self.spans:

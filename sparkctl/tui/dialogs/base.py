@@ -45,7 +45,6 @@ def render_sentence(words: str, tone: TextStyle = TextStyle.PLAIN) -> list[TextR
 
 
 def build_body_rows(body: DialogBody, columns: int) -> Sequence[TextRow]:
-    """Return the rows of a body for so many columns."""
     return body(columns) if callable(body) else body
 
 

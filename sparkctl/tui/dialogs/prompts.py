@@ -376,7 +376,6 @@ async def _show_diagnosis(panel: Panel, name: str, nodes: Sequence[str]) -> None
 
 
 def render_diagnosis_result(found: DiagnosisReport, columns: int) -> list[TextRow]:
-    """Return the source of the log and the diagnosis."""
     from sparkctl.engines import load_engine
     from sparkctl.views.diagnosis_view import format_diagnosis
 

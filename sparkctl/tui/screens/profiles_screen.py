@@ -246,7 +246,6 @@ class ProfilesScreen(ListScreen[str]):
         )
 
     def _filter_entries(self) -> tuple[ProfileEntry, ...]:
-        """Return the entries that match the filter; cached."""
         entries = () if self._files is None else self._files.entries
         if self._left is None or self._left[0] is not entries or self._left[1] != self._typed:
             self._left = (entries, self._typed, filter_profiles(entries, search.parse_filter(self._typed)))
@@ -259,7 +258,6 @@ class ProfilesScreen(ListScreen[str]):
         return {name: one.check for name, one in results if one is not None and one.check is not None}
 
     def _collect_fits(self) -> dict[tuple[str, NodeName], MemoryFit | None]:
-        """Return the known memory estimates by name and node."""
         controller, entries = self.panel.controller, () if self._files is None else self._files.entries
         if controller is None:
             return {}
