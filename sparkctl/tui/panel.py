@@ -106,7 +106,6 @@ class FrontScreen(StaticFocusScreen):
 
     def already_shows(self, message: str) -> bool:
         """Tell whether this screen shows the message already, so that it needs no toast."""
-        del message
         return False
 
     def add_selection(self, now: ActionContext) -> ActionContext:

@@ -20,7 +20,6 @@ class AsciiFilter(LineFilter):
     """Paints every widget in ASCII, of equal width, for a terminal that has nothing else."""
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
-        del background
         return [Segment(to_ascii(text), style, control) for text, style, control in segments]
 
 

@@ -98,7 +98,6 @@ class PageScreen(PanelScreen):
 
     def handle_wheel(self, y: int, by: int) -> None:
         """Handle so many notches of the wheel at a row."""
-        del y
         self.scroll_rows(by * _WHEEL_ROWS)
 
     def select_at(self, x: int, y: int, *, twice: bool) -> None:
