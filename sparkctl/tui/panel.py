@@ -31,8 +31,8 @@ from sparkctl.commands.actions import (
 )
 from sparkctl.concurrency import BackgroundTasks, has_pending_input
 from sparkctl.errors import InvalidInput, SparkctlError
-from sparkctl.model.finding import Severity, find_same
-from sparkctl.model.node import NodeState
+from sparkctl.model.finding import Finding, Severity, find_same
+from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.model.text.sanitize import sanitize_lines
 from sparkctl.tui.key_hints import format_key
 from sparkctl.tui.key_queue import KeyQueue
@@ -45,8 +45,6 @@ if TYPE_CHECKING:
 
     from sparkctl.commands.request import Request, ScreenTarget
     from sparkctl.commands.switch.switch_request import SwitchInstance
-    from sparkctl.model.finding import Finding
-    from sparkctl.model.node import Node, NodeName
     from sparkctl.model.profile import Profile
     from sparkctl.monitor.activity import Notice
     from sparkctl.monitor.switch_progress import SwitchProgress

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from textual.widgets import Input
 
 from sparkctl.commands.actions import INSTANCE, Action, ActionContext, retarget_context
-from sparkctl.commands.request import Request
+from sparkctl.commands.request import Request, ScreenTarget
 from sparkctl.errors import InvalidInput, SparkctlError
 from sparkctl.model.events import CommandEnded, Event, MemoryFitEvaluated, PartsMissing, WarningEmitted
 from sparkctl.model.finding import Severity
@@ -53,7 +53,6 @@ if TYPE_CHECKING:
     from textual.screen import ModalScreen
 
     from sparkctl.commands.diagnose_file import DiagnosisReport
-    from sparkctl.commands.request import ScreenTarget
     from sparkctl.commands.start.check_fit import CheckFit
     from sparkctl.tui.controller import PreparedCommand
     from sparkctl.tui.panel import Panel
