@@ -58,9 +58,13 @@ def open_panel(
         recording = lambda: (events, 1.0)  # noqa: E731
 
     def make_context(prompter: Prompter) -> CommandContext:
-        from sparkctl.cli.options import create_context
+        from sparkctl.clock import SystemClock
+        from sparkctl.context import CommandContext, get_operator
+        from sparkctl.files import state_dir
+        from sparkctl.history.operation_history import OperationHistory
 
-        return create_context(prompter=prompter, clock=clock)
+        history = OperationHistory(state_dir())
+        return CommandContext(history=history, operator=get_operator(), prompter=prompter, clock=clock or SystemClock())
 
     panel = PanelApp(
         PanelOptions(
