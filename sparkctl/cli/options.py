@@ -366,13 +366,11 @@ _JSON_FORMATS = ("json", "yaml")
 
 
 def _is_json_asked(ctx: click.Context, param: click.Parameter, value: bool) -> bool:
-    del param
     return value or ctx.meta.get(FORMAT_OPTION) in _JSON_FORMATS
 
 
 def _note_in(key: str) -> Callable[[click.Context, click.Parameter, object], None]:
     def note(ctx: click.Context, param: click.Parameter, value: object) -> None:
-        del param
         if value:
             ctx.meta[key] = value
 

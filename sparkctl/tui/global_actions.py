@@ -12,15 +12,13 @@ from typing import TYPE_CHECKING
 
 from sparkctl.commands.actions import Action, ActionId, find_action
 from sparkctl.errors import DockerError, InvalidInput, NodeError, SparkctlError
-from sparkctl.model.node import NodeState
-from sparkctl.views.text.styled_text import Span, TextStyle, make_row, sanitize_span
+from sparkctl.model.node import Node, NodeState
+from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row, sanitize_span
 
 if TYPE_CHECKING:
     from sparkctl.model.finding import Finding
-    from sparkctl.model.node import Node
     from sparkctl.monitor.recording import RecordingPlayer
     from sparkctl.tui.panel import Panel
-    from sparkctl.views.text.styled_text import TextRow
 
 
 def perform_global_action(panel: Panel, one: Action) -> None:
@@ -360,8 +358,6 @@ def set_sample_interval(panel: Panel, every: float | None) -> None:
 
 
 def make_playback_handler(do: Callable[[RecordingPlayer], None]) -> Callable[[Panel], None]:
-    """Return a handler that controls the recording player and repaints."""
-
     def control_player(panel: Panel) -> None:
         if panel.controller is not None and panel.controller.player is not None:
             do(panel.controller.player)

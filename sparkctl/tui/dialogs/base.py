@@ -45,7 +45,6 @@ def render_sentence(words: str, tone: TextStyle = TextStyle.PLAIN) -> list[TextR
 
 
 def build_body_rows(body: DialogBody, columns: int) -> Sequence[TextRow]:
-    """Return the rows of a body for so many columns."""
     return body(columns) if callable(body) else body
 
 
@@ -252,7 +251,6 @@ class ChoiceDialog(RefreshingDialog):
         return [joined] if measure_row(joined) <= self.inner_size[0] else [(each,) for each in spans]
 
     def click_row(self, row: TextRow, x: int, *, twice: bool) -> None:
-        del twice
         clicked = find_span(row, x)
         for at, button in enumerate(self._buttons):
             if clicked is not None and row[clicked] is button:

@@ -245,7 +245,6 @@ class ProfilePicker(TypedFilter[PickedStart]):
         ]
 
     def _render_missing(self, chosen: Profile) -> list[TextRow]:
-        """Return what the node lacks for a profile."""
         parts = self._missing(chosen, self.target_view.name)
         if not parts:
             return []
