@@ -625,7 +625,8 @@ def parse_shared_memory(body: str | None) -> tuple[SharedMemoryFile, ...] | None
     found = []
     for one in re.findall(r"^file (\d+) (\d+) (\d+) (\d+) (\S+) (/dev/shm/.*)$", body, re.MULTILINE):
         inode, born = (int(one[0]), int(one[1])), one[4]
-        since = float(born) if born.isdigit() and int(born) else None  # stat prints 0 or - if not known
+        is_number = born.replace(".", "", 1).isdecimal()
+        since = float(born) or None if is_number else None  # stat prints 0 or - if not known
         users_ = frozenset(users.get(inode, ()))
         found.append(
             SharedMemoryFile(

@@ -52,7 +52,7 @@ for section in "$@"; do
     shm)
       echo "@@ shm"
       find /dev/shm -xdev -type f ! -name '*
-*' -exec stat -c 'file %d %i %u %b %W %n' {} + 2>/dev/null | head -n 2000
+*' -exec stat -c 'file %d %i %u %b %.W %n' {} + 2>/dev/null | head -n 2000
       grep -s -o -E '[0-9a-f]+:[0-9a-f]+ [0-9]+ +/dev/shm/.*' /proc/[0-9]*/maps | sort -u | head -n 5000
       find /proc/[0-9]*/fd -maxdepth 1 -lname '/dev/shm/*' -exec stat -L -c 'open %d %i %n' {} + 2>/dev/null | head -n 5000 ;;
     gpu)

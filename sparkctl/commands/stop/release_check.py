@@ -26,7 +26,9 @@ _RAY_PROGRAMS = ("raylet", "gcs_server")
 _SHM_NAMES = ("psm_", "sem.mp-", "sem.loky", "loky-", "torch_", "nccl-", "cuda.shm", "plasma")
 _ADOPTING_PROCESS = "systemd"  # a user's own init adopts processes without a parent
 _MAX_TITLE_LENGTH = 60
-_CLOCK_SLACK_SECONDS = 1.0  # seconds by which the kernel's stamps may be early: they are rounded down
+# Seconds by which a birth may seem older than its container's start: the kernel tells when it booted in whole seconds, from
+# which births of processes are counted; Docker stamps a start a moment after it.
+_PROCESS_BIRTH_SLACK, _FILE_BIRTH_SLACK = 1.0, 0.2
 _FIRST_PID = 1  # init, which root owns and everybody sees
 _MEMORY_TOLERANCE_BYTES = 2 * GIB  # MemAvailable varies by this much while no engine changes
 _MIN_SHM_BYTES = 16 * MIB
@@ -111,7 +113,7 @@ def _is_orphaned_engine(one: ProcessInfo, names: dict[int, str]) -> bool:
 
 
 def _started_after_container(one: ProcessInfo, was: ContainerFootprint) -> bool:
-    return one.born is not None and was.started is not None and one.born >= was.started - _CLOCK_SLACK_SECONDS
+    return one.born is not None and was.started is not None and one.born >= was.started - _PROCESS_BIRTH_SLACK
 
 
 def format_process_title(one: ProcessInfo) -> str:
@@ -135,7 +137,7 @@ def find_leftover_shm_files(
     unused = [
         one
         for one in now.shm or ()
-        if not one.users and one.born is not None and one.born >= was.started - _CLOCK_SLACK_SECONDS
+        if not one.users and one.born is not None and one.born >= was.started - _FILE_BIRTH_SLACK
     ]
     certain = tuple(one for one in unused if one.inode in was.files)
     names = (*_SHM_NAMES, *collect_engine_words("shm_names"))

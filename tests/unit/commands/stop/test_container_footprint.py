@@ -146,13 +146,22 @@ def test_a_file_that_it_had_mapped_is_certainly_its_and_one_of_such_a_name_seems
     ("was", "one"),
     [
         (SHARING, replace(PSM, born=900.0)),
+        (SHARING, replace(PSM, born=999.5)),
         (SHARING, replace(PSM, born=None)),
         (SHARING, replace(PSM, users=frozenset({77}))),
         (SHARING, replace(PSM, path="/dev/shm/notes", inode=(27, 9))),
         (replace(SHARING, shares_shm=False), PSM),
         (replace(SHARING, started=None), PSM),
     ],
-    ids=["was there before", "of unknown age", "in use", "no engine's", "a /dev/shm of its own", "of unknown start"],
+    ids=[
+        "was there before",
+        "half a second before",
+        "of unknown age",
+        "in use",
+        "no engine's",
+        "a /dev/shm of its own",
+        "of unknown start",
+    ],
 )
 def test_what_may_be_somebody_else_s_in_dev_shm_is_left_alone(was: ContainerFootprint, one: SharedMemoryFile) -> None:
     assert find_leftover_shm_files(was, make_inspection(shm=(one,))) == ((), ())
