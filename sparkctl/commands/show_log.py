@@ -260,7 +260,9 @@ class _ShowLogRun:
         wanted = self.request.tail or 0
         queried = max(_FIRST_TAIL_LINES, 2 * wanted)
         while True:
-            stream = ContainerLogStream(session.link, container.id, since=self._since, tail=queried)
+            stream = ContainerLogStream(
+                session.link, container.id, since=self._since, tail=queried, docker=session.docker
+            )
             found: deque[LogLine] = deque(maxlen=wanted)
             read = 0
             async with aclosing(stream.read_available(is_end=not self.request.follow)) as batches:
