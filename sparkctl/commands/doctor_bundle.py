@@ -119,7 +119,6 @@ class CollectSupportBundle(Request):
     environ: Mapping[str, str]
 
     def format_as_command(self) -> tuple[str, ...]:
-        """Return the words of its command line."""
         return ("doctor", f"--collect={self.path}", *self.format_node_options())
 
     def run(self, ctx: CommandContext) -> AsyncGenerator[Event, None]:

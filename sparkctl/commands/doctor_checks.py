@@ -50,11 +50,9 @@ class CheckNodes(Request):
     nodes: Sequence[Node]
 
     def format_as_command(self) -> tuple[str, ...]:
-        """Return the words of its command line."""
         return ("doctor", *self.format_node_options())
 
     def run(self, ctx: CommandContext) -> AsyncGenerator[Event, None]:
-        """Check them."""
         return check_nodes(ctx, self.nodes)
 
 

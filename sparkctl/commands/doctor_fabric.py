@@ -145,11 +145,9 @@ class MeasureFabric(Request):
     nodes: Sequence[Node]
 
     def format_as_command(self) -> tuple[str, ...]:
-        """Return the words of its command line."""
         return ("doctor", "--fabric", *self.format_node_options())
 
     def run(self, ctx: CommandContext) -> AsyncGenerator[Event, None]:
-        """Measure them."""
         return measure_fabric(ctx, self.nodes)
 
 

@@ -31,11 +31,9 @@ class DropCaches(Request):
     nodes: Sequence[Node]
 
     def format_as_command(self) -> tuple[str, ...]:
-        """Return the words of its command line."""
         return ("drop-caches", *self.format_node_options())
 
     def run(self, ctx: CommandContext) -> AsyncGenerator[Event, None]:
-        """Drop them."""
         return drop_page_cache(ctx, self.nodes)
 
 

@@ -141,7 +141,6 @@ async def open_session(stack: AsyncExitStack, ctx: CommandContext, node: Node, e
 def build_end_from_error(
     error: SparkctlError, ctx: CommandContext, seconds: float, instance: str | None = None, node: str | None = None
 ) -> CommandEnded:
-    """Return the end that an error stands for."""
     node = getattr(error, "node", None) or node
     return CommandEnded(
         ts=ctx.clock.unix_time(),

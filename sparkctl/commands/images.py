@@ -58,7 +58,6 @@ class NodeImages:
 
 
 async def list_images(ctx: CommandContext, nodes: Sequence[Node]) -> tuple[NodeImages, ...]:
-    """Return the images of each node."""
     profiles = list_image_profiles()
     return await gather_or_cancel(*(_list_node_images(ctx, node, profiles) for node in nodes))
 
@@ -134,12 +133,10 @@ class RemoveImages(Request):
     dry_run: bool = False
 
     def format_as_command(self) -> tuple[str, ...]:
-        """Return the words of its command line."""
         flags = {"--old-builds": self.old_builds, "--dry-run": self.dry_run}
         return ("images", "remove", *self.wanted, *self.format_node_options(), *list_flags(flags))
 
     def run(self, ctx: CommandContext) -> AsyncGenerator[Event, None]:
-        """Remove them."""
         return remove_images(ctx, self)
 
 

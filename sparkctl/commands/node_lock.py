@@ -140,7 +140,6 @@ class HeldNodeLock:
                     await self._ctx.clock.sleep(1.0)
 
     async def release(self) -> None:
-        """Free the lock."""
         self._ctx.locks.discard(str(self._about["token"]))
         beating, self._beating = self._beating, None
         if beating is not None:

@@ -145,11 +145,9 @@ class RemoveModel(Request):
     profiles: Sequence[Profile] = field(default_factory=load_all_profiles)
 
     def format_as_command(self) -> tuple[str, ...]:
-        """Return the words of its command line."""
         return ("models", "remove", self.name, *self.format_node_options(), *list_flags({"--dry-run": self.dry_run}))
 
     def run(self, ctx: CommandContext) -> AsyncGenerator[Event, None]:
-        """Remove it."""
         return remove_model(ctx, self)
 
 

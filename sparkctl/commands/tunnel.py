@@ -39,12 +39,10 @@ class OpenTunnel(Request):
     port: int | None = None
 
     def format_as_command(self) -> tuple[str, ...]:
-        """Return the words of its command line."""
         port = () if self.port is None else ("--port", str(self.port))
         return ("tunnel", self.instance, *self.format_node_options(), *port)
 
     def run(self, ctx: CommandContext) -> AsyncGenerator[Event, None]:
-        """Open it, and keep it open."""
         return open_tunnel(ctx, self)
 
 
@@ -168,7 +166,6 @@ class Tunnel:
             self._is_lost.set()
 
     def _report(self, state: TunnelState, detail: str | None = None) -> None:
-        """Emit a state that is new."""
         if state is self._state:
             return
         self._state = state

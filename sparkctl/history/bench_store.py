@@ -168,7 +168,6 @@ class BenchFigure(StrEnum):
 
     @property
     def is_better_when_lower(self) -> bool:
-        """Tell whether less is better."""
         return self is BenchFigure.TTFT
 
     def get_values(self, one: CellResult | DomainResult) -> Measurements | None:

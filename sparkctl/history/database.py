@@ -335,7 +335,6 @@ def _is_damage(error: Exception) -> bool:
 
 
 def _find_unused_path(path: Path) -> Path:
-    """Return an unused name."""
     found, number = path, 2
     while found.exists():
         found, number = path.with_name(f"{path.name}-{number}"), number + 1

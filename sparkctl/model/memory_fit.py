@@ -186,7 +186,6 @@ class MemoryFit:
 
     @property
     def summary_sentence(self) -> str:
-        """The answer as a sentence."""
         spare, needs, it = format_gib(self.margin or 0), "", self.profile
         if self.sparks > 1:
             needs = f"{self.profile} needs {self.sparks} Sparks: "

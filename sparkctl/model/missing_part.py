@@ -235,7 +235,6 @@ class MissingPart:
 
     @property
     def sentence(self) -> str:
-        """What is missing, and where it comes from."""
         origin = (
             ""
             if self.source == self.name

@@ -224,7 +224,6 @@ def judge_stop(reply: ChatReply, limit: int) -> AnswerCheck:
 
 
 def judge_json(reply: ChatReply, asked: str) -> AnswerCheck:
-    """Judge an answer in JSON mode."""
     name = "json"
     if reply.status in _CHAT_REFUSED:
         return _note(name, "JSON mode is not offered", asked, reply.shown)
@@ -252,7 +251,6 @@ def judge_schema(reply: ChatReply, asked: str) -> AnswerCheck:
 
 
 def judge_tool_call(reply: ChatReply, asked: str, parser: str) -> AnswerCheck:
-    """Judge the answer to a question for which there is a tool."""
     name = "tool-call"
     remedy = f"check that its tool parser ({parser}) and its chat template belong to the model"
     if reply.status != 200:

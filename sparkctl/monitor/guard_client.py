@@ -98,7 +98,6 @@ class GuardClient:
 
     @property
     def is_open(self) -> bool:
-        """Tell whether the connection to the guard is open."""
         return not self._listening.done()
 
     async def wait_closed(self) -> None:
@@ -129,7 +128,6 @@ class GuardClient:
     async def unwatch_container(
         self, container: str, why: UnwatchReason, within: float = _ANSWER_TIMEOUT_SECONDS
     ) -> GuardState:
-        """Stop watching a container."""
         return await self._request_state(within, do="unwatch", container=container, why=why)
 
     async def get_state(self, within: float = _ANSWER_TIMEOUT_SECONDS) -> GuardState:

@@ -345,7 +345,6 @@ async def ask_kernel_log(
 
 
 def add_kernel_evidence(verdict: Verdict, log: KernelLog | None, container: Container, name: str) -> Verdict:
-    """Return the verdict with the kernel's evidence."""
     if log is not None and _went_down_with_machine(container, log):
         return _apply_reboot(verdict, log, container, name)
     if log is None or log.source is None:

@@ -612,7 +612,6 @@ async def _build_listed_instance(session: NodeSession, container: Container) -> 
 
 
 def emit_meter_readings(session: NodeSession, readings: dict[str, MeterReading], emit: Callable[[Event], None]) -> None:
-    """Emit the engines' figures."""
     for container, reading in readings.items():
         emit(
             MeterArrived(

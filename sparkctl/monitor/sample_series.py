@@ -278,14 +278,12 @@ class _FineRing:
             self._next = (place + 1) % len(self._at)
 
     def iterate_oldest_first(self, column: int) -> Iterator[tuple[float, float]]:
-        """Yield the samples from the oldest on."""
         values = _rotate_array(self._values[column :: self._columns], self._next)
         for at, value in zip(_rotate_array(self._at, self._next), values, strict=True):
             if not math.isnan(at):
                 yield at, value
 
     def iterate_newest_first(self, column: int) -> Iterator[tuple[float, float]]:
-        """Yield the samples from the newest on."""
         for back in range(1, len(self._at) + 1):
             place = (self._next - back) % len(self._at)
             at = self._at[place]

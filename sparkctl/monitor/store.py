@@ -272,7 +272,6 @@ class Store:
 
     @property
     def nodes(self) -> tuple[NodeName, ...]:
-        """The names of all known nodes."""
         return tuple(self._nodes)
 
     def apply_event(self, event: StoreEvent, job: int | None = None) -> tuple[Topic, ...]:

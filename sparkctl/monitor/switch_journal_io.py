@@ -54,7 +54,6 @@ def build_remove_command(over: Iterable[str]) -> list[str]:
 
 
 def decode_write_result(answer: bytes) -> JournalWriteResult:
-    """Return the script's result."""
     lines = answer.splitlines()
     if b"@@ written" in lines or b"@@ removed" in lines:
         return JournalWriteResult.DONE

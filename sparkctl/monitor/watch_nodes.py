@@ -231,7 +231,6 @@ class NodeSupervisor:
                 self._start_follower(node)
 
     def get_node(self, name: NodeName) -> Node | None:
-        """Return a monitored node by name."""
         return self._nodes.get(name)
 
     def create_background_session(self, node: Node) -> NodeSession:
@@ -251,7 +250,6 @@ class NodeSupervisor:
         return SharedSession(session)
 
     def reconnect_node(self, name: NodeName) -> None:
-        """Reconnect to a node now."""
         node = self._nodes.get(name)
         if node is not None:
             self._stop_follower(name)

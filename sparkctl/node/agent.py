@@ -93,7 +93,6 @@ class KernelFile:
             return None
 
     def read_number(self) -> int | None:
-        """Return its content as a whole number."""
         text = self.read()
         try:
             return None if text is None else int(text)
@@ -1224,7 +1223,6 @@ class NodeAgent:
                     continue
 
     def build_sample(self, now: float) -> Json:
-        """Return everything as of now."""
         self.sequence += 1
         memory, detail = parse_meminfo(self.meminfo.read())
         detail.update(parse_vmstat(self.vmstat.read()))
@@ -1327,7 +1325,6 @@ class NodeAgent:
 
 
 def encode_message(message: Json) -> bytes:
-    """Return a message as a line of the protocol."""
     line = json.dumps(dict({"probe": AGENT_PROTOCOL}, **message), separators=(",", ":"))
     return line.encode("ascii", "replace") + b"\n"
 

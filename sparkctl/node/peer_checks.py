@@ -38,7 +38,6 @@ class PingTarget:
 
     @property
     def script_argument(self) -> str:
-        """The script's argument for it."""
         return f"{self.interface} {self.own} {self.peer} {self.size} {self.device or '-'}"
 
 

@@ -89,7 +89,6 @@ def write_message(**words: Any) -> None:
 
 
 def report_error(error: TransferError | OSError) -> None:
-    """Print an error for the operator."""
     write_message(error=str(error)[:2000], number=error.errno, kind=getattr(error, "kind", "broken"))
 
 
@@ -154,7 +153,6 @@ class PeerStream:
             return self.link.unwrap()
 
     def close(self) -> None:
-        """End it."""
         self.link.close()
 
 
@@ -303,13 +301,11 @@ class PeerListener:
             stream.close()
 
     def remove_handshake(self, link: ssl.SSLSocket) -> None:
-        """Remove a finished handshake."""
         with self.lock, contextlib.suppress(ValueError):
             self.greeting.remove(link)
 
 
 def open_listening_socket(address: str) -> socket.socket:
-    """Return a listening socket."""
     server = socket.socket()
     server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     server.bind((address, 0))

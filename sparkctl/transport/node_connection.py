@@ -83,11 +83,9 @@ class ConnectionStatusKeeper:
 
     @property
     def status(self) -> ConnectionStatus:
-        """The last known state, without a check."""
         return self._status
 
     def add_status_listener(self, listener: Callable[[ConnectionStatus], None]) -> Callable[[], None]:
-        """Call ``listener`` at every change, from the event loop; the returned function removes it."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
@@ -154,7 +152,6 @@ class NodeConnection(Protocol):
 
 
 def node_state_for_error(error: NodeError) -> NodeState:
-    """Return the node state for an error."""
     if isinstance(error, NodeStarved):
         return NodeState.STARVED
     if isinstance(error, HostKeyUntrusted):

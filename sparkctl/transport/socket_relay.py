@@ -147,9 +147,7 @@ class HeaderWriter:
         await self._writer.drain()
 
     def write_eof(self) -> None:
-        """End the request."""
         self._writer.write_eof()
 
     def close(self) -> None:
-        """End the connection."""
         self._writer.close()

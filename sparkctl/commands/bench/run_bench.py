@@ -151,7 +151,6 @@ class RunBench(MeasureInstance):
     resume: int | None = None
 
     def format_as_command(self) -> tuple[str, ...]:
-        """Return the words of its command line."""
         if self.resume is not None:
             return ("bench", "--resume", str(self.resume), *self.format_node_options())
         options = [
@@ -176,7 +175,6 @@ class RunBench(MeasureInstance):
         return cells
 
     def run(self, ctx: CommandContext) -> AsyncGenerator[Event, None]:
-        """Measure it."""
         return run_bench(ctx, self)
 
 
@@ -739,7 +737,6 @@ class RunBenches(Request):
     estimate: float | None = None
 
     def format_as_command(self) -> tuple[str, ...]:
-        """Return the words of its command line."""
         first = self.benches[0]
         if first.resume is not None:
             return first.format_as_command()
@@ -749,7 +746,6 @@ class RunBenches(Request):
         return ("bench", *names, *options, *flags)
 
     def preview(self, now: ActionContext) -> Preview:
-        """Return the question before it."""
         cells = sum(len(one.cells) for one in self.benches)
         names = " and ".join(one.instance for one in self.benches)
         where = f" on {' and '.join(self.named_nodes)}" if self.named_nodes else ""
@@ -769,7 +765,6 @@ class RunBenches(Request):
         )
 
     def run(self, ctx: CommandContext) -> AsyncGenerator[Event, None]:
-        """Measure them."""
         return run_benches(ctx, self)
 
 

@@ -97,7 +97,6 @@ class RunDomains(MeasureInstance):
     everywhere: Sequence[Node] = ()
 
     def format_as_command(self) -> tuple[str, ...]:
-        """Return the words of its command line."""
         more = [*(["--baseline", self.baseline] if self.baseline else []), *(["--start"] if self.are_started else [])]
         if self.resume is not None:
             return ("bench", "--resume", str(self.resume), *self.format_node_options(), *more)
@@ -115,7 +114,6 @@ class RunDomains(MeasureInstance):
         )
 
     def run(self, ctx: CommandContext) -> AsyncGenerator[Event, None]:
-        """Measure it."""
         return run_domains(ctx, self)
 
 
@@ -430,7 +428,6 @@ class _DraftCount:
         self.disturbed: bool | None = None
 
     def add(self, answer: StreamedAnswer, before: EngineMetrics | None, after: EngineMetrics | None) -> None:
-        """Add one prompt."""
         is_known = before is not None and after is not None and not has_restarted(before, after)
         if before is not None and after is not None and is_known:
             made = subtract_counters(before.generation_tokens, after.generation_tokens)

@@ -177,7 +177,6 @@ class ModelDownload:
 
     @property
     def container_name(self) -> str:
-        """The name of its container."""
         return f"sparkctl-pull-{self.key}"
 
     @property

@@ -111,7 +111,6 @@ class PullProfile(Request):
     measured: Sequence[MissingPart] = ()
 
     def format_as_command(self) -> tuple[str, ...]:
-        """Return the words of its command line."""
         profile, *settings = self.words or (self.profile.name,)
         flags = {
             "--image-only": not self.model,
@@ -164,11 +163,9 @@ class PullProfiles(Request):
 
     @property
     def nodes(self) -> tuple[Node, ...]:
-        """Where."""
         return self.pulls[0].nodes
 
     def format_as_command(self) -> tuple[str, ...]:
-        """Return the words of its command line."""
         verb, _, *options = self.pulls[0].format_as_command()
         return (verb, *((one.words or (one.profile.name,))[0] for one in self.pulls), *options)
 
@@ -501,7 +498,6 @@ class ProfilePuller:
     def _record_arrival(
         self, part: MissingPart, received: int, seconds: float, *, digest: str | None = None, has_joined: bool = False
     ) -> None:
-        """Record in the history what came."""
         self._ctx.record_node_result(
             NodeResult(
                 node=part.node,

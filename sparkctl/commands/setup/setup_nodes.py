@@ -106,7 +106,6 @@ class SetUpNodes(Request):
     ssh_profile: str | None = None
 
     def format_as_command(self) -> tuple[str, ...]:
-        """Return the words of its command line."""
         flags = {
             "--dry-run": self.dry_run,
             "--undo": self.undo,
@@ -125,7 +124,6 @@ class SetUpNodes(Request):
         )
 
     def run(self, ctx: CommandContext) -> AsyncGenerator[Event, None]:
-        """Set them up."""
         return set_up_nodes(ctx, self)
 
 

@@ -77,7 +77,6 @@ def plan_cable(
 
 
 def format_netplan(end: CableEnd, peer: NodeName) -> str:
-    """Return the netplan file of one end."""
     lines = [
         f"# Written by `sparkctl setup`: the cable from {end.node} to {peer}. `sparkctl setup --undo` takes it back.",
         "network:",

@@ -73,12 +73,10 @@ class CheckFit(Request):
     measured: Sequence[MissingPart] = ()
 
     def format_as_command(self) -> tuple[str, ...]:
-        """Return the words of its command line."""
         profile, *settings = self.words or (self.profile.name,)
         return ("plan", profile, *self.format_node_options(), *settings)
 
     def run(self, ctx: CommandContext) -> AsyncGenerator[Event, None]:
-        """Check it."""
         return check_fit(ctx, self)
 
     def to_start_request(self, node: Node) -> StartInstance:

@@ -268,7 +268,6 @@ class RankStart(RankWatch):
         self.emit(replace(build_missing_event(self.ctx, words, self.plan.node, parts), commands=()))
 
     def warn_of_decision(self) -> None:
-        """Emit the warnings of the decision."""
         for message, hint in self.decision.warnings:
             self.warn(message, hint)
 

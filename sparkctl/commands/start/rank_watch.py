@@ -96,7 +96,6 @@ class RankWatch:
             await self.guard.arm_guard(drop_was_reported=self.drop_was_reported)
 
     async def guard_container(self, container_id: str) -> None:
-        """Have the guard watch a container."""
         if self.guard is not None:
             await self.guard.watch_container(container_id)
 

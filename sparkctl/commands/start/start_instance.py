@@ -191,7 +191,6 @@ class _StartRun:
     # inspect and decide
 
     async def _prepare_and_lock(self, taken: AsyncExitStack, sessions: Sequence[NodeSession]) -> CommandEnded | None:
-        """Prepare the start and take the locks."""
         self.began = self.ctx.clock.monotonic()
         ended = await self._prepare_start(sessions)
         if ended is None:

@@ -99,7 +99,6 @@ class StartInstance(LaunchRequest):
     known: Sequence[Node] = ()
 
     def format_as_command(self) -> tuple[str, ...]:
-        """Return the words of its command line."""
         profile, *settings = self.words or (self.profile.name,)
         flags = {
             "--replace": self.replace, "--detach": self.detach, "--again": self.once_more, "--force": self.forced, "--pull": self.pull,

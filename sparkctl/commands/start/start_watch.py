@@ -140,7 +140,6 @@ class StartWatch:
         return None if at is None else at.seconds
 
     def report_phase(self, phase: Phase | None = None, detail: str | None = None) -> None:
-        """Emit the current phase."""
         now = self.ctx.clock.monotonic()
         phase = phase or self.log.phase
         if self._reported is None or self._reported[0] is not phase:

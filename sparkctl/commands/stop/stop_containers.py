@@ -320,7 +320,6 @@ class StopOrder:
         self._looked.set()
 
     def add_rank(self, *, is_head: bool) -> None:
-        """Register one rank of a model."""
         if is_head:
             self.head_ended.clear()
         else:

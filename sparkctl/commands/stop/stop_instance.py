@@ -74,7 +74,6 @@ class OpenStart:
     parts: tuple[tuple[NodeName, str], ...]
 
     def containers_on(self, node: NodeName) -> tuple[str, ...]:
-        """Return its container ids on a node."""
         return tuple(container for where, container in self.parts if where == node)
 
 
@@ -191,11 +190,9 @@ class StopInstance(Request):
 
     @property
     def target(self) -> StopTarget:
-        """What it would stop."""
         return StopTarget(instance=self.instance, nodes=self.named_nodes, frees=self.frees)
 
     def format_as_command(self) -> tuple[str, ...]:
-        """Return the words of its command line."""
         grace = () if not self.grace else (f"--grace={self.grace:g}s",)
         more = (
             *list_flags({"--with-needs": self.with_needs, "--kill": self.grace == 0, "--dry-run": self.dry_run}),
@@ -211,7 +208,6 @@ class StopInstance(Request):
         return replace(question, is_required=not self.dry_run)
 
     def run(self, ctx: CommandContext) -> AsyncGenerator[Event, None]:
-        """Stop what was requested."""
         return stop_instance(ctx, self)
 
     @property
@@ -351,7 +347,6 @@ class _StopRun:
     # inspect
 
     async def _list_containers(self, nodes: Iterable[Node], stack: AsyncExitStack) -> None:
-        """List the containers of the nodes, in parallel."""
         new = [node for node in nodes if node.name not in self.sessions]
         for node in new:
             self.sessions[node.name] = await open_session(stack, self.ctx, node, self.emit)

@@ -61,12 +61,10 @@ class FinishSwitch(Request):
     way: FinishVerb = FinishVerb.RESUME
 
     def format_as_command(self) -> tuple[str, ...]:
-        """Return the words of its command line."""
         verb, *flags = self.way.split()
         return (verb, *self.format_node_options(), *flags)
 
     def preview(self, now: ActionContext) -> Preview:
-        """Return the question before it."""
         return Preview(
             sections=(
                 ((self._format_question(now), SentenceTone.STRONG),),
@@ -95,7 +93,6 @@ class FinishSwitch(Request):
         return f"Undo {what}? {new}{ready} goes{f', and {old} serves again' if old else ''}."
 
     def run(self, ctx: CommandContext) -> AsyncGenerator[Event, None]:
-        """Finish it this way."""
         return finish_switch(ctx, self)
 
 

@@ -37,7 +37,6 @@ class SwitchInstance(LaunchRequest):
     from_up: bool = False
 
     def format_as_command(self) -> tuple[str, ...]:
-        """Return the words of its command line."""
         profile, *settings = self.words or (self.profile.name,)
         flags = {
             "--replace": self.from_up,

@@ -242,7 +242,6 @@ class SwitchTransaction:
 
     @property
     def finish_commands(self) -> str:
-        """The commands that finish an unfinished switch."""
         return journals.list_finish_commands(self.journal)
 
 

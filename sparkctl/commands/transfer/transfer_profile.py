@@ -162,14 +162,12 @@ class TransferProfile(Request):
         return ()
 
     def format_as_command(self) -> tuple[str, ...]:
-        """Return the words of its command line."""
         profile, *settings = self.words or (self.profile.name,)
         targets = (word for node in self.targets for word in ("--to", str(node.name)))
         flags = {"--image-only": not self.model, "--model-only": not self.image, "--dry-run": self.dry_run}
         return ("sync", profile, "--from", str(self.source.name), *targets, *list_flags(flags), *settings)
 
     def run(self, ctx: CommandContext) -> AsyncGenerator[Event, None]:
-        """Copy it."""
         return transfer_profile(ctx, self)
 
 
@@ -278,7 +276,6 @@ async def _transfer_to_target(ctx: CommandContext, request: TransferProfile, tar
 
 
 async def _read_node_contents(ctx: CommandContext, request: TransferProfile, session: NodeSession) -> NodeContents:
-    """Inspect one node."""
     node = session.node
     inspection = await session.read_node("identity", "docker", "fabric")
     engine = load_engine(request.profile.engine)

@@ -109,7 +109,6 @@ class TransferStream:
     )
 
     async def send_to_receiver(self, **words: Any) -> None:
-        """Send a command to the receiver."""
         await self.receiver.write(json.dumps(words).encode() + b"\n")
 
     async def read_messages(self) -> AsyncIterator[tuple[str, dict[str, Any]]]:

@@ -291,7 +291,6 @@ def _is_secret_in_log(name: str, sign: str, before: str) -> bool:
 
 
 def contains_token(text: str) -> bool:
-    """Tell whether ``text`` contains the shape of a known token."""
     if len(text) < _MIN_TOKEN_CHARS:
         return False
     # a token holds no white space, and most words of a note are short
@@ -845,7 +844,6 @@ class LineMasker:
         return bool(new)
 
     def mask_batch(self, lines: Sequence[LogLine]) -> Sequence[LogLine]:
-        """Return the next lines with secrets masked."""
         if not self._key_lines and "PRIVATE KEY-----" not in join_texts(lines):
             return mask_log_lines(lines, self._secrets)
         found: list[LogLine] = []

@@ -189,7 +189,6 @@ class StarvedDecodeDetector:
         self._usage: dict[str, float] = {}  # of the KV cache: it grows while a prompt is read
 
     def detect(self, snapshot: NodeSnapshot) -> list[Finding]:
-        """Return one finding for each instance with starved requests."""
         found = []
         for one, meter in list_engine_meters(snapshot):
             key = get_container_key(one)

@@ -30,7 +30,6 @@ class IdleLaneDetector:
         self._lasting = ConditionTimer(seconds)
 
     def detect(self, snapshot: NodeSnapshot) -> list[Finding]:
-        """Return one finding for each port with an idle half."""
         found = []
         links = {link.name: link for link in snapshot.sample.links or ()}
         for pair in pair_lanes(snapshot.sample.rdma or ()):
@@ -209,7 +208,6 @@ class NcclGidDetector:
         self._lasting = ConditionTimer()
 
     def detect(self, snapshot: NodeSnapshot) -> list[Finding]:
-        """Return one finding for each such container."""
         found = []
         for one in snapshot.instances or ():
             index = _get_gid_index(one)

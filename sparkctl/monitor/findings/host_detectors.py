@@ -43,7 +43,6 @@ class StuckClockDetector:
         self._lasting = ConditionTimer(self.SECONDS)
 
     def detect(self, snapshot: NodeSnapshot) -> list[Finding]:
-        """Return one finding for each GPU that is stuck."""
         found = []
         for gpu in snapshot.sample.gpus or ():
             standing = self._lasting.update_condition(gpu.index, self._is_stuck(gpu), snapshot.sample)
@@ -151,7 +150,6 @@ class BusyWaitDetector:
         self._lasting = ConditionTimer(self.SECONDS)
 
     def detect(self, snapshot: NodeSnapshot) -> list[Finding]:
-        """Return one finding for each GPU in a busy wait."""
         numbers = [one.numbers for one in snapshot.instances or () if one.numbers is not None]
         working = any(one.activity in (EngineActivity.DECODING, EngineActivity.PREFILL) for one in numbers)
         found = []
@@ -213,7 +211,6 @@ class DiskSpaceDetector:
         self._lasting = ConditionTimer()
 
     def detect(self, snapshot: NodeSnapshot) -> list[Finding]:
-        """Return one finding for each filesystem."""
         rooms: dict[tuple[int | None, int | None], list[DiskSpace]] = {}
         for disk in snapshot.sample.disks or ():
             rooms.setdefault((disk.total, disk.free), []).append(disk)
@@ -263,7 +260,6 @@ class OrphanProcessDetector:
         self._seen: set[str] = set()
 
     def detect(self, snapshot: NodeSnapshot) -> list[Finding]:
-        """Return one finding for each such process."""
         alive = [one.container_id for one in snapshot.instances or () if one.is_alive]
         listed = None if snapshot.instances is None else {one for one in alive if one is not None}
         living = {process.container for process in snapshot.sample.processes or () if process.container is not None}
@@ -330,7 +326,6 @@ class SwapGrowthDetector:
         self._lasting = ConditionTimer()
 
     def detect(self, snapshot: NodeSnapshot) -> list[Finding]:
-        """Return the finding while swap grows."""
         memory = snapshot.sample.memory
         grew = self._compute_swap_growth(snapshot)
         standing = self._lasting.update_condition(
@@ -388,7 +383,6 @@ class PageCacheDetector:
         self._lasting = ConditionTimer(self.SECONDS)
 
     def detect(self, snapshot: NodeSnapshot) -> list[Finding]:
-        """Return one finding for each affected instance."""
         memory = snapshot.sample.memory
         if memory is None or snapshot.instances is None:
             return []
@@ -454,7 +448,6 @@ class KernelEventDetector:
     """One finding for each kind of event and container. A note becomes a finding only when there are many."""
 
     def detect(self, snapshot: NodeSnapshot) -> list[Finding]:
-        """Return them."""
         groups: dict[tuple[KernelEventKind, str | None, str], list[KernelEvent]] = {}
         for event in snapshot.kernel:
             if is_current(event, snapshot.sample.time):

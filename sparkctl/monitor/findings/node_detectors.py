@@ -64,7 +64,6 @@ class RestartLoopDetector:
         self._grown: dict[str, list[tuple[float, float, int]]] = {}  # uptime, unix time, by how many
 
     def detect(self, snapshot: NodeSnapshot) -> list[Finding]:
-        """Return one finding for each restarted container."""
         found = []
         if snapshot.instances is not None:
             here = {get_container_key(one) for one in snapshot.instances}
@@ -124,7 +123,6 @@ class SlowGenerationDetector:
         self._lasting = ConditionTimer(self.SECONDS)
 
     def detect(self, snapshot: NodeSnapshot) -> list[Finding]:
-        """Return one finding for each slow instance."""
         found = []
         for one in snapshot.instances or ():
             rate, numbers = one.reference_rate, one.numbers

@@ -443,7 +443,6 @@ class LogMeter:
             self._task = asyncio.create_task(self._consume_lines(self._feed.follow_lines()))
 
     async def aclose(self) -> None:
-        """Stop following."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -543,7 +542,6 @@ class EngineAverages:
         self._news: set[str] = set()
 
     def add_reading(self, container: str, numbers: EngineMeter | None) -> None:
-        """Add one reading."""
         if numbers is None or numbers.activity is not EngineActivity.DECODING:
             return
         length = None if numbers.acceptance is None else numbers.acceptance.length
@@ -570,7 +568,6 @@ class RunningMean:
     count: int = 0
 
     def add_value(self, value: float) -> RunningMean:
-        """Return the mean with one value added."""
         return RunningMean(self.value + (value - self.value) / (self.count + 1), self.count + 1)
 
 

@@ -69,7 +69,6 @@ class DockerClient:
 
     @property
     def node_name(self) -> str:
-        """The node's configured name."""
         return self._link.node.name
 
     async def ping(self) -> str:

@@ -76,7 +76,6 @@ def error_for_response(node: str, status: int, body: str) -> DockerError:
 
 
 def unkillable_error(node: str, words: str) -> ContainerUnkillable:
-    """Return the error for a container that cannot be killed."""
     return ContainerUnkillable(
         node,
         f"Docker on {node} could not end the container, not even by force: {words}",

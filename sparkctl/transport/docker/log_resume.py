@@ -300,7 +300,6 @@ class PartialLine:
         )
 
     def to_log_line(self, number: int) -> LogLine:
-        """Return it as a log line."""
         text, missing = self.head.decode("utf-8", "replace"), self.missing
         if self.tail:
             head, tail = text, self.tail.decode("utf-8", "replace")

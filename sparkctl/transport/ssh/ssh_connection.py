@@ -85,7 +85,6 @@ class ChannelWriter:
             raise self._lost(error) from error
 
     def write_eof(self) -> None:
-        """Send EOF."""
         try:
             self._writer.write_eof()
         except CONNECTION_ERRORS as error:
@@ -99,7 +98,6 @@ class ChannelWriter:
             raise self._lost(error) from error
 
     def close(self) -> None:
-        """Close the channel."""
         self._writer.close()
 
 
@@ -369,7 +367,6 @@ class SshConnection(ConnectionStatusKeeper):
         return CommandResult(*output, command.process.exit_status)
 
     async def start_process(self, argv: Sequence[str]) -> RemoteProcess:
-        """Start a command and keep its stdin open."""
         return SshProcess(
             await self._start_command(argv), self._make_lost_error, self._is_disconnected, self._limits.begin
         )
