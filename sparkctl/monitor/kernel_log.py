@@ -236,6 +236,14 @@ class KernelHistory:
         self._read_until = -1.0  # seconds since boot of the last line that was sent
         self._counts: Counter[tuple[str, str | None]] = Counter()  # how many lines with these words were sent
 
+    def describe_gaps(self) -> str | None:
+        """Return why the kernel's log is not known, or not all of it; None if it is."""
+        if self.trouble is not None:
+            return "not readable: ! names the missing right"
+        if not self.is_read:
+            return "not read"
+        return f"of a flood of lines {self.skipped:,} were skipped" if self.skipped else None
+
     def add_sample(self, sample: Sample, boot: str | None) -> tuple[KernelEvent, ...]:
         """Add the events of a sample; return those that are news: logged since sparkctl looks."""
         began = sample.time - sample.uptime

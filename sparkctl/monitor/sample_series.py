@@ -84,11 +84,6 @@ class SampleSeries:
         self._before: dict[tuple[SeriesName, float, int], _BucketCache] = {}  # the same, as it was before that
 
     @property
-    def byte_size(self) -> int:
-        """Memory of the series in bytes; it does not change."""
-        return self._fine.byte_size + self._coarse.byte_size
-
-    @property
     def span_seconds(self) -> float:
         """Seconds between the first sample and the newest."""
         return 0.0 if self._first is None else self._now - self._first
@@ -263,10 +258,6 @@ class _FineRing:
         self._columns = columns
         self._next = 0  # place of the next sample; the newest is before it
 
-    @property
-    def byte_size(self) -> int:
-        return len(self._at) * self._at.itemsize + len(self._values) * self._values.itemsize
-
     def add_values(self, at: float, values: array[float]) -> None:
         newest = (self._next - 1) % len(self._at)
         before = (newest - 1) % len(self._at)
@@ -302,11 +293,6 @@ class _CoarseRing:
         self._least = _create_unknown_array("f", capacity * columns)
         self._most = _create_unknown_array("f", capacity * columns)
         self._columns = columns
-
-    @property
-    def byte_size(self) -> int:
-        arrays = (self._slot, self._counts, self._mean, self._least, self._most)
-        return sum(len(each) * each.itemsize for each in arrays)
 
     def add_values(self, at: float, values: array[float]) -> None:
         slot = int(at // COARSE_STEP)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sparkctl.model.lazy_dataclass import dataclass
@@ -209,16 +208,6 @@ class NodeInspection:
         if gpu is None:
             return None
         return gpu + (cpu or 0) if gpu or cpu is not None else None
-
-
-def read_inspection_script() -> bytes:
-    """Return the script's source, for the stdin of ``sh -s -- SECTION...``."""
-    return (Path(__file__).parent / "node_inspection.sh").read_bytes()
-
-
-def build_inspection_command(*sections: str) -> list[str]:
-    """Return the argv that runs the script for these sections."""
-    return ["sh", "-s", "--", *sections]
 
 
 def decode_inspection(answer: bytes) -> NodeInspection:

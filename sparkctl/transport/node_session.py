@@ -9,7 +9,6 @@ import importlib
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -28,6 +27,7 @@ from sparkctl.errors import (
 from sparkctl.model.node import Node, NodeState
 from sparkctl.model.questions import NonInteractivePrompter, Prompter
 from sparkctl.model.text.sanitize import sanitize_line, truncate_text
+from sparkctl.node import build_script_command, read_node_script
 from sparkctl.node import node_inspection as probe
 from sparkctl.transport.docker.docker_client import DockerClient
 from sparkctl.transport.node_connection import CommandResult, ConnectionStatus, NodeConnection
@@ -174,7 +174,7 @@ class NodeSession:
 
         Raises `NodeError` if the answer is not in the expected form, `NodeStarved` if it does not answer in time.
         """
-        argv, script = probe.build_inspection_command(*sections), probe.read_inspection_script()
+        argv, script = build_script_command(*sections), read_node_script("node_inspection.sh")
         try:
             done = await self.run(argv, stdin=script, timeout=timeout)
         except LocalStall:
@@ -199,8 +199,8 @@ class NodeSession:
         It is the same process if it began at the same moment; where that is not known, if it has the same name."""
         node = self.node.name
         began = "-" if one.start_ticks is None else str(one.start_ticks)
-        script = (Path(probe.__file__).parent / "end_process.sh").read_bytes()
-        done = await self.run(["sh", "-s", "--", signal, str(one.pid), began, (one.name or "-")[:15]], stdin=script)
+        argv = build_script_command(signal, str(one.pid), began, (one.name or "-")[:15])
+        done = await self.run(argv, stdin=read_node_script("end_process.sh"))
         answer, _, rest = sanitize_line(done.stdout.decode("utf-8", "replace").strip()).partition(" ")
         if done.status == 0 and answer == "sent":
             return

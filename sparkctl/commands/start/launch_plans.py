@@ -190,13 +190,11 @@ def preview_launch(
 class ContainerLaunch:
     """A launch plan read back from a container, with secrets masked, so that it may be shown.
 
-    Only the ``docker run`` line and the values in labels are known: ``ready`` is None without its label. ``started``:
-    unix seconds by the node's clock.
+    Only the ``docker run`` line and the values in labels are known: ``ready`` is None without its label.
     """
 
     plan: LaunchPlan
     ready: ReadinessRule | None
-    started: float | None
 
 
 async def read_container_launch(ctx: CommandContext, node: Node, container_id: str) -> ContainerLaunch:
@@ -229,7 +227,7 @@ def rebuild_launch_plan(node: Node, container: Container, run: DockerRunSpec) ->
         floor_memory=None,
         **same,
     )
-    return ContainerLaunch(redact_launch_plan(plan), ready, container.started)
+    return ContainerLaunch(redact_launch_plan(plan), ready)
 
 
 _KEY_BYTES = 32

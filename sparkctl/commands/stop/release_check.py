@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 
 from sparkctl.context import CommandContext
 from sparkctl.engines import collect_engine_words
@@ -16,7 +16,7 @@ from sparkctl.model.sample import MemoryBeforeStart
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.secrets import redact_words
 from sparkctl.model.text.units import GIB, MIB, format_gib, format_size
-from sparkctl.node import node_inspection
+from sparkctl.node import build_script_command, read_node_script
 from sparkctl.node.node_inspection import NodeInspection, ProcessInfo, SharedMemoryFile
 from sparkctl.profiles.container_labels import parse_expected_memory_label
 from sparkctl.transport.node_session import NodeSession
@@ -303,8 +303,8 @@ class ReleaseCheck:
         certain, likely = find_leftover_shm_files(self._was, after)
         if certain:
             argv = [word for one in certain for word in ("{}:{}".format(*one.inode), one.path)]
-            script = (Path(node_inspection.__file__).parent / "remove_shared_memory.sh").read_bytes()
-            await self._session.run(["sh", "-s", "--", *argv], stdin=script)
+            script = read_node_script("remove_shared_memory.sh")
+            await self._session.run(build_script_command(*argv), stdin=script)
             certain, likely = find_leftover_shm_files(self._was, await self._session.read_node("shm"))
         if likely and await self._is_shared_by_others():
             likely = ()

@@ -34,8 +34,6 @@ class EarlyoomRule:
     memory: float | None = None
     swap: float = 100 * _DEFAULT_MEMORY_SHARE
     memory_size: int | None = None
-    prefer: str | None = None
-    avoid: str | None = None
     dry: bool = False
 
     def compute_kill_threshold(self, version: str | None, total: int, anonymous: int | None) -> int | None:
@@ -65,8 +63,6 @@ def parse_earlyoom_args(argv: Sequence[str]) -> EarlyoomRule | None:
             memory=_parse_first_limit(values["-m"]) if "-m" in values else None,
             swap=_parse_first_limit(values.get("-s", "10")),
             memory_size=int(_parse_first_limit(values["-M"]) * KIB) if "-M" in values else None,
-            prefer=values.get("--prefer"),
-            avoid=values.get("--avoid"),
             dry="--dryrun" in values,
         )
     except (getopt.GetoptError, ValueError):
