@@ -249,7 +249,7 @@ class HeldNodeLock:
                 await asyncio.sleep(_HEARTBEAT_SECONDS)
 
         with suppress(NodeError):
-            await run_until_first(beat(), _read_to_end(process))
+            await run_until_first(beat(), process.readline())
 
 
 class BorrowedNodeLock:
@@ -306,10 +306,6 @@ async def acquire_node_lock(
         await lock.release()
         raise
     return lock
-
-
-async def _read_to_end(process: RemoteProcess) -> None:
-    await process.readline()
 
 
 async def _read_script_line(process: RemoteProcess) -> str:

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
 
-from sparkctl.commands.event_stream import open_session, stream_events
+from sparkctl.commands.event_stream import build_end, open_session, stream_events
 from sparkctl.commands.request import Request
 from sparkctl.commands.start.start_request import StartInstance
 from sparkctl.concurrency import gather_or_cancel, run_until_first
@@ -54,14 +54,7 @@ def open_tunnel(ctx: CommandContext, request: OpenTunnel) -> AsyncGenerator[Even
         async with AsyncExitStack() as stack:
             session, port = await _find_endpoint(stack, ctx, request, emit)
             await Tunnel(ctx, request, session, port, emit).keep_open()
-        return CommandEnded(
-            ts=ctx.clock.unix_time(),
-            outcome=Outcome.DONE,
-            exit_code=0,
-            seconds=ctx.clock.monotonic() - began,
-            node=session.node.name,
-            instance=request.instance,
-        )
+        return build_end(ctx, began, Outcome.DONE, node=session.node.name, instance=request.instance)
 
     return stream_events(ctx, run_tunnel, request.instance, on_interrupt=None)
 

@@ -152,7 +152,7 @@ async def _measure_alone(ctx: CommandContext, emit: Emit, request: RunDomains) -
         run = await sweep.measure_all(run)
     left, failed = len(run.missing_domains), next((one for one in run.domains if one.error is not None), None)
     return build_run_end(
-        ctx, run, left, ctx.clock.monotonic() - began, saved=describe_saving(store, run),
+        ctx, run, left, began, saved=describe_saving(store, run),
         kept=count_measured(store, run, left, len(run.wanted_domains), "kinds of text"),
         failure=None if failed is None else
         f"{failed.domain}: {failed.failed} of {failed.prompts} prompts gave no figure: {failed.error}",

@@ -264,11 +264,6 @@ class ImageBuild:
     source: GitContext | BuildContext
     origin: str
 
-    def close(self) -> None:
-        """Remove the archive of a directory."""
-        if isinstance(self.source, BuildContext):
-            self.source.archive.close()
-
     def list_words(self) -> list[str]:
         """Return the arguments of `docker build`."""
         words = ["--tag", self.image, "--label", f"{ContainerLabel.BUILD}={self.origin}"]
@@ -289,9 +284,8 @@ async def resolve_build(session: NodeSession, profile: Profile, stack: ExitStack
         found = await _resolve_ref(session, context)
         return ImageBuild(profile.image, found, str(found))
     packed = await asyncio.to_thread(pack_build_context, Path(profile.origin).parent, profile.build)
-    build = ImageBuild(profile.image, packed, packed.digest)
-    stack.callback(build.close)
-    return build
+    stack.callback(packed.archive.close)
+    return ImageBuild(profile.image, packed, packed.digest)
 
 
 async def _resolve_ref(session: NodeSession, context: GitContext) -> GitContext:

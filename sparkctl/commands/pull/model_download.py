@@ -275,7 +275,8 @@ async def _download_in_container(
         # The other pull saw the end and removed the container before we did: what is there is proved, not fetched again.
         container_id = await _start_download(session, wanted, environ)
         report = await _watch_container(session, container_id, wanted, progress)
-    await _remove_quietly(session, container_id)
+    with suppress(ContainerNotFound):
+        await session.docker.remove_container(container_id, force=True)
     await _remove_token_folders(session, wanted)
     return report
 
@@ -599,11 +600,6 @@ def _report_message(message: Mapping[str, Any], progress: TransferReporter) -> N
         )
     if message.get("done") and isinstance(total, int):
         progress.report_progress(total, is_last=True)
-
-
-async def _remove_quietly(session: NodeSession, container_id: str) -> None:
-    with suppress(ContainerNotFound):
-        await session.docker.remove_container(container_id, force=True)
 
 
 def explain_download_error(report: Mapping[str, Any], wanted: ModelDownload, node: str) -> SparkctlError:

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import PurePosixPath
 
 from sparkctl.commands.event_stream import (
+    build_end,
     build_end_from_error,
     build_error_from_end,
     deduplicate_warnings,
@@ -57,7 +58,7 @@ from sparkctl.commands.transfer.transfer_files import TransferReporter
 from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext
 from sparkctl.engines import load_engine
-from sparkctl.errors import ExitCode, OperationRefused, SparkctlError
+from sparkctl.errors import OperationRefused, SparkctlError
 from sparkctl.history.model import NodeResult, OperationKind
 from sparkctl.model.events import CommandEnded, Emit, Event, LogArrived, Outcome, PhaseChanged, WarningEmitted
 from sparkctl.model.launch_plan import ContainerLabel, LaunchPlan
@@ -238,11 +239,10 @@ def _stream_pull(ctx: CommandContext, request: PullProfile) -> AsyncGenerator[Ev
                 message = await puller.stop_downloads()
             else:
                 message = await puller.pull()
-        return CommandEnded(
-            ts=ctx.clock.unix_time(),
-            outcome=Outcome.PLANNED if request.dry_run else Outcome.DONE,
-            exit_code=int(ExitCode.DONE),
-            seconds=ctx.clock.monotonic() - began,
+        return build_end(
+            ctx,
+            began,
+            Outcome.PLANNED if request.dry_run else Outcome.DONE,
             node=request.nodes[0].name if len(request.nodes) == 1 else None,
             instance=request.profile.name,
             message=message,
@@ -296,15 +296,16 @@ class ProfilePuller:
         wanted = [part for parts in missing.values() for part in parts]
         if not wanted:
             return f"{self._request.profile.name} has everything on {self._join_nodes()}: nothing to get"
+        source = self._request.from_node
         for part in wanted:  # refuse before the first byte
-            if part.kind is not PartKind.IMAGE and self._is_at_source(part):
+            if part.kind is not PartKind.IMAGE and source is not None and part.node == source.name:
                 raise OperationRefused(
                     f"{part.node} does not have {part.name} itself, so it cannot come from there",
                     "name another Spark in --from-cache, or leave it out",
                 )
             if part.kind is PartKind.IMAGE and not part.can_come:
                 raise OperationRefused(part.sentence, self._describe_way_to_make(part, wanted))
-            if part.kind is not PartKind.IMAGE and self._request.from_node is None:
+            if part.kind is not PartKind.IMAGE and source is None:
                 other = self._find_other_node()
                 copy = "" if other is None else format_transfer_command(words, other, part.node)
                 ModelDownload.from_part(
@@ -337,7 +338,9 @@ class ProfilePuller:
         missing = {}
         for session, (parts, engine) in zip(self._sessions, found, strict=True):
             self._engines[session.node.name] = engine
-            missing[session.node.name] = tuple(part for part in parts if self._is_wanted(part))
+            missing[session.node.name] = tuple(
+                part for part in parts if (self._request.image if part.kind is PartKind.IMAGE else self._request.model)
+            )
         return mark_copied_images(missing) if self._copies_image else missing
 
     @property
@@ -447,12 +450,6 @@ class ProfilePuller:
                     f"{part.state_words} on {node.name}, so it cannot come from there",
                     "name another Spark in --from-cache, or leave it out",
                 )
-
-    def _is_at_source(self, part: MissingPart) -> bool:
-        return self._request.from_node is not None and part.node == self._request.from_node.name
-
-    def _is_wanted(self, part: MissingPart) -> bool:
-        return self._request.image if part.kind is PartKind.IMAGE else self._request.model
 
     async def _get_image(self, missing: Mapping[NodeName, tuple[MissingPart, ...]]) -> list[str]:
         lacking = [

@@ -13,7 +13,7 @@ from dataclasses import field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from sparkctl.commands.event_stream import open_session, stream_events
+from sparkctl.commands.event_stream import build_end, open_session, stream_events
 from sparkctl.commands.node_lock import acquire_node_lock
 from sparkctl.commands.request import Preview, Request, SentenceTone, describe_unreachable, list_flags
 from sparkctl.commands.setup.setup_plan import (
@@ -137,13 +137,7 @@ def set_up_nodes(ctx: CommandContext, request: SetUpNodes) -> AsyncGenerator[Eve
             await gather_or_cancel(*(session.link.connect() for session in sessions))
             run = NodeSetup(ctx, request, sessions, emit)
             outcome, message = await (run.undo(stack) if request.undo else run.set_up(stack))
-        return CommandEnded(
-            ts=ctx.clock.unix_time(),
-            outcome=outcome,
-            exit_code=0,
-            seconds=ctx.clock.monotonic() - began,
-            message=message,
-        )
+        return build_end(ctx, began, outcome, message=message)
 
     return stream_events(
         ctx,

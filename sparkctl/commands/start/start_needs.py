@@ -107,10 +107,9 @@ class _ChainRun:
             return await self._start_all(own, there, emit)
 
     def _share(self, sessions: dict[NodeName, NodeSession], locks: dict[NodeName, NodeLock]) -> CommandContext:
-        def share_session(node: Node) -> NodeSession:
-            return SharedSession(sessions[node.name])
-
-        return replace(self.ctx, lend=share_session, holds={**self.ctx.holds, **locks})
+        return replace(
+            self.ctx, lend=lambda node: SharedSession(sessions[node.name]), holds={**self.ctx.holds, **locks}
+        )
 
     async def _lock_node(self, stack: AsyncExitStack, session: NodeSession, emit: Emit) -> NodeLock:
         def warn(message: str) -> None:

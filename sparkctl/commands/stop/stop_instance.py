@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from sparkctl.commands.event_stream import build_end_from_error, open_session, stream_events
+from sparkctl.commands.event_stream import build_end, build_end_from_error, open_session, stream_events
 from sparkctl.commands.history_writer import OperationSubject, record_operation
 from sparkctl.commands.node_lock import BorrowedNodeLock, HeldNodeLock, acquire_node_lock
 from sparkctl.commands.request import Preview, Request, list_flags
@@ -30,7 +30,6 @@ from sparkctl.errors import (
     ConnectionLost,
     DockerError,
     DockerUnavailable,
-    ExitCode,
     InvalidInput,
     NodeError,
     NodeStarved,
@@ -524,13 +523,7 @@ class _StopRun:
         where = " or ".join(self.requested_names)
         idle = f"{name} is not running on {where}" if name else "nothing started by sparkctl is running there"
         message = "\n".join([*(lines or [idle]), *stays])
-        return CommandEnded(
-            ts=self.ctx.clock.unix_time(),
-            outcome=Outcome.PLANNED,
-            exit_code=int(ExitCode.DONE),
-            seconds=self._elapsed_seconds,
-            message=message,
-        )
+        return build_end(self.ctx, self.began, Outcome.PLANNED, message=message)
 
     async def _build_end(self, result: StopResult, chosen: Sequence[InstanceContainers]) -> CommandEnded:
         self._save_pending_stops(result, chosen)
@@ -558,11 +551,10 @@ class _StopRun:
             lines = [
                 f"stopped, but {' and '.join(kept_names)} {'was' if len(kept_names) == 1 else 'were'} kept: the log could not be saved"
             ]
-        return CommandEnded(
-            ts=self.ctx.clock.unix_time(),
-            outcome=Outcome.DONE if is_good else Outcome.UNHEALTHY,
-            exit_code=int(ExitCode.DONE if is_good else ExitCode.UNHEALTHY),
-            seconds=self._elapsed_seconds,
+        return build_end(
+            self.ctx,
+            self.began,
+            Outcome.DONE if is_good else Outcome.UNHEALTHY,
             instance=instance,
             message="\n".join(lines) or None,
             hint=_SAVE_LOG_HINT if kept_names else None,

@@ -8,7 +8,7 @@ from dataclasses import field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from sparkctl.commands.event_stream import open_session, stream_events
+from sparkctl.commands.event_stream import build_end, open_session, stream_events
 from sparkctl.commands.history_writer import OperationSubject, record_operation
 from sparkctl.commands.request import Preview, Request, SentenceTone, describe_unreachable
 from sparkctl.commands.switch.switch_instance import run_switch
@@ -134,7 +134,10 @@ class _FinishRun:
         async with AsyncExitStack() as stack:
             journal = await self._find_journal(stack, emit)
             if journal is None:
-                return self._build_no_switch_end()
+                where = " or ".join(node.name for node in self.request.nodes)
+                return build_end(
+                    self.ctx, self.began, Outcome.DONE, message=f"there is no unfinished switch on {where}"
+                )
             action, first = decide_finish(verb, journal.step)
             if action is FinishAction.REFUSE:
                 before = journal.stops[0] if journal.stops else "PROFILE"
@@ -153,7 +156,15 @@ class _FinishRun:
                 await self._verify_unchanged(transaction, journal)
                 if action in (FinishAction.REPEAT, FinishAction.FORGET):
                     await transaction.delete_journal()
-                    ended = self._build_end(journal, "nothing had been stopped: the switch is forgotten")
+                    message = "nothing had been stopped: the switch is forgotten"
+                    ended = build_end(
+                        self.ctx,
+                        self.began,
+                        Outcome.DONE,
+                        node=journal.nodes[0],
+                        instance=journal.instance,
+                        message=message,
+                    )
                 elif action is FinishAction.FORWARD:
                     ended = await SwitchStepRunner(transaction, request).run_forward(first)
                 elif action is FinishAction.ROLL_BACK:
@@ -293,22 +304,6 @@ class _FinishRun:
             raise OperationRefused(
                 f"it cannot be resumed from here: {error.message}", "\n".join(filter(None, (error.hint, abort_hint)))
             ) from error
-
-    def _build_no_switch_end(self) -> CommandEnded:
-        where = " or ".join(node.name for node in self.request.nodes)
-        return self._build_end(None, f"there is no unfinished switch on {where}")
-
-    def _build_end(self, journal: SwitchJournal | None, message: str) -> CommandEnded:
-        clock = self.ctx.clock
-        return CommandEnded(
-            ts=clock.unix_time(),
-            outcome=Outcome.DONE,
-            exit_code=0,
-            seconds=clock.monotonic() - self.began,
-            node=None if journal is None else journal.nodes[0],
-            instance=None if journal is None else journal.instance,
-            message=message,
-        )
 
 
 def decide_finish(verb: FinishVerb, step: SwitchStep) -> tuple[FinishAction, SwitchStep]:

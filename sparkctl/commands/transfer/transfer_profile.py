@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any
 
-from sparkctl.commands.event_stream import stream_events
+from sparkctl.commands.event_stream import build_end, stream_events
 from sparkctl.commands.request import Request, list_flags
 from sparkctl.commands.start.start_preflight import format_making_hint, refuse_without_docker
 from sparkctl.commands.transfer.transfer_files import (
@@ -34,7 +34,6 @@ from sparkctl.errors import (
     FREE_DOCKER_DISK,
     DiskFull,
     DockerError,
-    ExitCode,
     ImageNotFound,
     OperationRefused,
     SparkctlError,
@@ -207,10 +206,8 @@ def transfer_profile(ctx: CommandContext, request: TransferProfile) -> AsyncGene
         for target in request.targets:
             results.append(await _transfer_to_target(ctx, request, target, emit))
         outcome = Outcome.PLANNED if request.dry_run else Outcome.DONE
-        return CommandEnded(
-            ts=ctx.clock.unix_time(), outcome=outcome, exit_code=int(ExitCode.DONE), seconds=ctx.clock.monotonic() - began,
-            node=request.targets[0].name if len(request.targets) == 1 else None, instance=request.profile.name, message="\n".join(results),
-        )  # fmt: skip
+        node = request.targets[0].name if len(request.targets) == 1 else None
+        return build_end(ctx, began, outcome, node=node, instance=request.profile.name, message="\n".join(results))
 
     again = "interrupted; what has arrived is kept: repeat the command to continue"
     return stream_events(ctx, transfer_to_targets, request.profile.name, None, on_interrupt=again)
