@@ -27,7 +27,7 @@ from sparkctl.model.events import CommandEnded, Emit, Event, Outcome, WarningEmi
 from sparkctl.model.json_codec import to_json_data
 from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.node import Node, NodeName
-from sparkctl.model.text.sanitize import load_json
+from sparkctl.model.text.sanitize import load_json_map
 from sparkctl.model.text.secrets import Redactor, collect_known_secrets, find_secret_values
 from sparkctl.monitor import sampler
 from sparkctl.node.bootstrap import RemoteProgram, build_program, pack_pynvml
@@ -274,11 +274,8 @@ class ReadingCollector:
 
     def add_line(self, line: bytes) -> None:
         """Add a line; a foreign line (a login shell's greeting) is ignored."""
-        try:
-            message = load_json(line)
-        except (ValueError, RecursionError):
-            return
-        name = message.get("name") if isinstance(message, dict) else None
+        message = load_json_map(line) or {}
+        name = message.get("name")
         if not isinstance(name, str) or len(name) > _MAX_NAME_CHARS or not _NAME_PATTERN.fullmatch(name):
             return
         if name == END_NAME:

@@ -14,7 +14,7 @@ from sparkctl.errors import OperationRefused, SparkctlError
 from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.missing_part import MODEL_KINDS, PartKind
 from sparkctl.model.profile import Profile
-from sparkctl.model.text.sanitize import load_json, sanitize_line
+from sparkctl.model.text.sanitize import load_json_map, sanitize_line
 from sparkctl.node.bootstrap import build_program
 from sparkctl.node.models import ANSWER_MARK
 from sparkctl.profiles.fit_evaluation import find_model_paths
@@ -47,13 +47,8 @@ class ModelPlaces:
         )
         done = await session.run(program.argv, stdin=program.stdin, timeout=timeout)
         for line in done.stdout.decode("utf-8", "replace").splitlines():
-            if line.startswith(ANSWER_MARK):
-                try:
-                    answer = load_json(line.removeprefix(ANSWER_MARK))
-                except (ValueError, RecursionError):
-                    break
-                if isinstance(answer, dict):
-                    return answer
+            if line.startswith(ANSWER_MARK) and (answer := load_json_map(line.removeprefix(ANSWER_MARK))) is not None:
+                return answer
         node = session.node.name
         why = sanitize_line(done.stderr.decode("utf-8", "replace").strip())[-200:] or f"exit {done.status}"
         raise OperationRefused(f"python3 on {node} did not list its models: {why}", f"on {node}: python3 --version")

@@ -410,7 +410,7 @@ def _decode_object(line: bytes, name: str, protocol: int) -> dict[str, object]:
         raise ValueError(f"a line of {len(line)} bytes: the guard says nothing that long")
     try:
         data = load_json(line)
-    except (ValueError, RecursionError) as wrong:
+    except ValueError as wrong:
         raise ValueError(f"not a line of the guard: {line[:80]!r}") from wrong
     if not isinstance(data, dict) or type(data.get(name)) is not int or data[name] != protocol:
         raise ValueError(f"not protocol {protocol} of the guard: {line[:80]!r}")

@@ -135,7 +135,7 @@ def decode_kernel_log(output: bytes) -> KernelLog:
     line = next((one for one in output.split(b"\n") if b'"kernel_log"' in one), b"")
     try:
         data = load_json(line)
-    except (ValueError, RecursionError) as wrong:
+    except ValueError as wrong:
         raise ValueError("no line of the kernel's log") from wrong
     if not isinstance(data, dict) or data.get("kernel_log") != _KERNEL_LOG_PROTOCOL:
         raise ValueError("not this protocol of the kernel's log")

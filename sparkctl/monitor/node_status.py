@@ -427,20 +427,16 @@ async def _read_download_progress(session: NodeSession, container: Container) ->
 
 
 def _parse_download_progress(messages: Iterable[str]) -> tuple[Step | None, str | None]:
-    from sparkctl.model.text.sanitize import load_json
+    from sparkctl.model.text.sanitize import load_json_map
     from sparkctl.model.text.units import format_size
 
     done, total, waits = None, None, ""
     for text in messages:
-        try:
-            message = load_json(text)
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(message, dict):
-            total = message.get("total", total)
-            done = message.get("at", message.get("have", done))
-            waits = ", waits while an engine loads its weights" if message.get("held") is True else waits
-            waits = "" if message.get("held") is False else waits
+        message = load_json_map(text) or {}
+        total = message.get("total", total)
+        done = message.get("at", message.get("have", done))
+        waits = ", waits while an engine loads its weights" if message.get("held") is True else waits
+        waits = "" if message.get("held") is False else waits
     if not isinstance(done, int):
         return Step("model"), waits.removeprefix(", ") or None
     if not isinstance(total, int) or total <= 0:

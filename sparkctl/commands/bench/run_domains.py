@@ -516,7 +516,7 @@ def load_prompts(path: Path | None) -> PromptSet:
                 prompts.append(_parse_prompt(load_json(line)))
             except json.JSONDecodeError as wrong:
                 raise InvalidInput(f"{path}:{number}: this line is not JSON: {wrong.msg}", _FORM) from wrong
-            except (ValueError, RecursionError) as wrong:
+            except ValueError as wrong:
                 raise InvalidInput(f"{path}:{number}: {wrong}", _FORM) from wrong
     if not prompts:
         raise InvalidInput(f"{path}: it contains no prompt", _FORM)

@@ -45,7 +45,7 @@ from sparkctl.model.missing_part import (
     parse_model_source,
 )
 from sparkctl.model.profile import Profile
-from sparkctl.model.text.sanitize import load_json, sanitize_line
+from sparkctl.model.text.sanitize import load_json_map, sanitize_line
 from sparkctl.model.text.units import format_gib, format_size
 from sparkctl.node.download import PART_SUFFIX
 from sparkctl.node.guard.daemon import LOADING_MARK, WAITING_PREFIX
@@ -564,7 +564,7 @@ async def _watch_container(
 
 def _take_line(text: str, words: deque[str], progress: TransferReporter) -> dict[str, Any]:
     """Report a message of the program; return it if it says how the download ended. Other lines go into ``words``."""
-    message = _parse_message(text)
+    message = load_json_map(text)
     if message is None:
         words.append(text)
         return {}
@@ -576,14 +576,6 @@ def _explain_lost_watch(error: NodeError) -> NodeError:
     return type(error)(
         error.node, f"{error.message}; the download on {error.node} continues", "repeat the command to watch it again"
     )
-
-
-def _parse_message(text: str) -> dict[str, Any] | None:
-    try:
-        data = load_json(text)
-    except (ValueError, RecursionError):
-        return None
-    return data if isinstance(data, dict) else None
 
 
 def _report_message(message: Mapping[str, Any], progress: TransferReporter) -> None:

@@ -27,7 +27,7 @@ from sparkctl.errors import (
 )
 from sparkctl.model.fabric_route import FabricLane
 from sparkctl.model.lazy_dataclass import dataclass
-from sparkctl.model.text.sanitize import load_json, sanitize_line
+from sparkctl.model.text.sanitize import load_json_map, sanitize_line
 from sparkctl.node import model_files_decoder
 from sparkctl.transport.node_connection import ByteReader, ByteWriter, RemoteProcess
 from sparkctl.transport.node_session import NodeSession
@@ -175,12 +175,7 @@ def parse_message(node: str, line: bytes) -> dict[str, Any]:
 
     Raises `UnreadableAnswer` where a field does not have its type.
     """
-    try:
-        message = load_json(line)
-    except (ValueError, RecursionError):
-        return {}
-    if not isinstance(message, dict):
-        return {}
+    message = load_json_map(line) or {}
     for name, is_right in _FIELD_CHECKS.items():
         if name in message and not is_right(message[name]):
             raise _build_unreadable_error(node)

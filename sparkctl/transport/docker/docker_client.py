@@ -19,6 +19,7 @@ from sparkctl.errors import DockerBusy, DockerError, DockerUnavailable, InvalidI
 from sparkctl.model.container import Container
 from sparkctl.model.launch_plan import DockerRunSpec, LaunchPlan
 from sparkctl.model.lazy_dataclass import dataclass
+from sparkctl.model.text.sanitize import load_json
 from sparkctl.transport import http_client
 from sparkctl.transport.docker import create_request, docker_responses
 from sparkctl.transport.docker.create_request import build_create_request
@@ -261,7 +262,7 @@ class DockerClient:
         if not answer.is_success:
             raise self._explain_refusal(answer.status, answer.body.decode("utf-8", "replace"))
         try:
-            return docker_responses.parse_json(answer.body)
+            return load_json(answer.body.decode("utf-8", "replace"))
         except ValueError as error:
             raise DockerError(self.node_name, f"Docker on {self.node_name} answered with broken JSON") from error
 

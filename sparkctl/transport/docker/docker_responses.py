@@ -111,14 +111,6 @@ class StoredImage:
     built_from: str | None
 
 
-def parse_json(body: bytes) -> object:
-    """Return the decoded JSON. Raises ValueError."""
-    try:
-        return load_json(body.decode("utf-8", "replace"))
-    except RecursionError as error:
-        raise ValueError("nested too deeply") from error
-
-
 def parse_info(data: Json, api_version: str) -> DockerInfo:
     """Read ``GET /info``."""
     runtimes = data.get("Runtimes")
@@ -312,7 +304,7 @@ def find_stop_signals(events: bytes) -> tuple[int, ...] | None:
     has_end = False
     for line in events.splitlines():
         try:
-            event = parse_json(line)
+            event = load_json(line.decode("utf-8", "replace"))
         except ValueError:
             continue
         if not isinstance(event, dict):
