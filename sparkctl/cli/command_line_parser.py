@@ -31,9 +31,7 @@ _EXPLICIT_SOURCES = (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
 
 
 class CommandLineParser:
-    """Parses and completes the panel's command line (`:`) with the click commands. ``verbs`` are those of its actions, and
-    those that change nothing.
-    """
+    """Parses and completes the `:` line with the click commands ``verbs``: those of its actions, and the read-only ones."""
 
     verbs = tuple(
         dict.fromkeys(

@@ -37,7 +37,7 @@ from sparkctl.model.events import (
 )
 from sparkctl.model.finding import Severity
 from sparkctl.model.guard_state import GuardAction
-from sparkctl.model.json_codec import encode_event, to_json_data
+from sparkctl.model.json_codec import encode_event, redact_launch_plan, to_json_data
 from sparkctl.model.memory_fit import FitOutcome, MemoryFit
 from sparkctl.model.missing_part import MissingPart
 from sparkctl.model.node import NodeState
@@ -102,7 +102,6 @@ class JsonPrinter:
         self.logs = logs
 
     def print_event(self, event: Event) -> None:
-        """Print one event."""
         if isinstance(event, LogArrived) and not self.logs:
             return
         stdout.print_json(encode_event(event))
@@ -116,8 +115,7 @@ class JsonPrinter:
 
 @dataclass(slots=True)
 class _PhaseProgress:
-    """The last printed phase of a node. Monotonic seconds: ``since`` it began, ``at`` the event arrived, ``printed_at`` a line
-    was printed."""
+    """The last printed phase of a node, in monotonic seconds: its begin, its event's arrival, and the last print."""
 
     event: PhaseChanged
     since: float
@@ -151,7 +149,6 @@ class TextPrinter:
         self._has_tunnel = False
 
     def print_event(self, event: Event) -> None:
-        """Print one event."""
         match event:
             case PhaseChanged():
                 self._print_phase(event)
@@ -477,7 +474,6 @@ class LaunchPlanPrinter(TextPrinter):
         super().print_event(event)
 
     def _print_plan(self, event: LaunchPlanned) -> None:
-        from sparkctl.model.json_codec import redact_launch_plan, to_json_data
         from sparkctl.profiles.exporters.docker_command import format_docker_run
         from sparkctl.views.profiles.launch_plan_view import format_launch_plan
 
@@ -512,13 +508,10 @@ class CheckPrinter(TextPrinter):
             stderr.print_message(words)
 
     def print_event(self, event: Event) -> None:
-        """Print one check."""
         self._asked_at, self._said_at = time.monotonic(), 0.0
         self.live.clear()
         if not isinstance(event, FindingReported):
             return super().print_event(event)
-        from sparkctl.views.finding_view import format_answer_check
-
         return stdout.print_lines(format_answer_check(event))
 
 
@@ -534,7 +527,6 @@ class BenchPrinter(TextPrinter):
         self._estimated: set[tuple[str, str]] = set()  # instances and nodes whose time was told
 
     def print_event(self, event: Event) -> None:
-        """Print one event."""
         if isinstance(event, BenchCellMeasured | BenchDomainMeasured) and event.benchmark is not None:
             self._benchmarks[event.benchmark] = None
         if isinstance(event, BenchCellProgressed):
@@ -576,7 +568,6 @@ class SwitchPrinter(TextPrinter):
         self._rows: Sequence[TextRow] = ()
 
     def print_event(self, event: Event) -> None:
-        """Print one event."""
         if isinstance(event, SwitchStepReported):
             return self._print_step(event)
         if isinstance(event, CommandEnded) and self._plan_only:

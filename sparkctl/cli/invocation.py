@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from sparkctl.cli import stderr, stdout
 from sparkctl.errors import ExitCode, SparkctlError
+from sparkctl.model.text.sanitize import sanitize_line
 
 if TYPE_CHECKING:
     import click
@@ -56,8 +57,6 @@ def invoke_command_line(arguments: list[str]) -> int:
             if error.errno not in _DISK_FULL_ERRNOS:
                 raise
             import tempfile
-
-            from sparkctl.model.text.sanitize import sanitize_line
 
             place = f" ({sanitize_line(str(error.filename))})" if error.filename else ""
             hint = f"free some space (df -h); temporary files are in {tempfile.gettempdir()}, set TMPDIR to use another directory"

@@ -11,6 +11,7 @@ import click
 
 from sparkctl.cli.help_formatter import HelpContext
 from sparkctl.cli.stdout import ASCII_OPTION, COLOUR_OPTION, FORMAT_OPTION, QUIET_OPTION
+from sparkctl.errors import InvalidInput, SparkctlError, find_closest_match
 from sparkctl.model.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
@@ -126,8 +127,6 @@ def refuse_unknown_command(word: str, known: Iterable[str], before: str = "") ->
 
     ``before``: the words of the command line before it, with a space at the end.
     """
-    from sparkctl.errors import InvalidInput, find_closest_match
-
     if hint := VERB_HINTS.get(f"{before}{word}"):
         raise InvalidInput(f"sparkctl has no command {before}{word}", hint)
     if not before:
@@ -150,7 +149,6 @@ def is_configured_node(word: str) -> bool:
 
 
 def is_profile(word: str) -> bool:
-    """Tell whether a word is the name of a profile."""
     return word in _list_profile_names(word)
 
 
@@ -280,7 +278,6 @@ def select_configured_nodes(names: Sequence[str]) -> list[Node]:
     """Return the named nodes, or all configured ones; print the config's warnings."""
     from sparkctl.cli import stderr
     from sparkctl.config import find_node, load_config
-    from sparkctl.errors import InvalidInput
 
     config = load_config(required=not names)
     for warning in config.warnings:
@@ -431,7 +428,6 @@ def complete_nodes(ctx: click.Context, param: click.Parameter, incomplete: str) 
 
 def _list_node_names() -> list[str]:
     from sparkctl.cli.instance_cache import read_config_nodes
-    from sparkctl.errors import SparkctlError
 
     def read_names() -> list[str]:
         from sparkctl.config import load_config  # late: the parser of YAML takes a quarter of the time
@@ -445,7 +441,6 @@ def _list_node_names() -> list[str]:
 
 
 def complete_profiles(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Complete profile names."""
     return _list_profile_names(incomplete)
 
 
@@ -517,7 +512,6 @@ def prepare_command(command: click.Command) -> click.Command:
 
 
 def record_option(command: F) -> F:
-    """Add ``--record``."""
     return click.option(
         "--record",
         type=click.Path(path_type=Path, dir_okay=False),
@@ -527,7 +521,6 @@ def record_option(command: F) -> F:
 
 
 def overwrite_option(command: F) -> F:
-    """Add ``--overwrite``."""
     return _overwrite_option("--overwrite")(command)
 
 

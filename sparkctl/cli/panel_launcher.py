@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sparkctl.cli import stderr
+from sparkctl.cli.stdout import is_ascii_only
 from sparkctl.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -46,7 +47,6 @@ def open_panel(
     Raises `InvalidInput` for an invalid config or recording.
     """
     gc.disable()  # what is imported from here on stays; `freeze_gc` collects again after the first picture
-    from sparkctl.cli.stdout import is_ascii_only
     from sparkctl.config import build_theme_error, load_config
     from sparkctl.tui.app import PanelApp
     from sparkctl.tui.panel_options import PanelOptions
@@ -113,10 +113,7 @@ def _save_theme(name: str) -> None:
 
 
 class _ConfigReloader:
-    """Reloads the config when its file changed; a missing or invalid file is reported once.
-
-    ``readonly``: set on the command line; no config can unset it.
-    """
+    """Reloads the config when its file changed, and reports a bad file once. ``readonly``: set on the command line; no config unsets it."""
 
     def __init__(self, path: Path | None, *, readonly: bool) -> None:
         from sparkctl.files import config_file

@@ -22,10 +22,7 @@ _HOME_PATTERN = re.compile(rf"(?<![^\s(`]){re.escape(_HOME_DIRECTORY)}(?=/)") if
 
 
 def print_message(line: str | TextRow = "", hang: int | None = None, *, is_trouble: bool = False) -> None:
-    """Print one message: the home directory as ~; on a terminal wrapped between words, continued with ``hang`` spaces.
-
-    With ``--quiet`` only what ``is_trouble`` is printed.
-    """
+    """Print one message, home as ~, wrapped on a terminal with ``hang`` spaces. With ``--quiet`` only if it ``is_trouble``."""
     if get_option(QUIET_OPTION) and not is_trouble:
         return
     from sparkctl.views.text.line_wrap import wrap_styled_line
@@ -85,7 +82,6 @@ def print_warning(where: str | None, message: str, hint: str | None) -> None:
 
 
 def print_hints(hint: str | None) -> None:
-    """Print hints, one a line."""
     from sparkctl.views.text.styled_text import Span, TextStyle
 
     for line in sanitize_lines(hint) if hint else ():
@@ -118,7 +114,6 @@ def _find_example(ctx: click.Context) -> str | None:
 
 
 def is_terminal() -> bool:
-    """Tell whether stderr is a terminal."""
     return sys.stderr.isatty()
 
 

@@ -165,7 +165,6 @@ def print_line(line: str = "") -> None:
 
 
 def print_lines(lines: Iterable[str]) -> None:
-    """Print lines."""
     for line in lines:
         print_line(line)
 
@@ -238,7 +237,6 @@ def get_terminal_height() -> int:
 
 
 def is_terminal() -> bool:
-    """Tell whether stdout is a terminal."""
     return sys.stdout.isatty()
 
 

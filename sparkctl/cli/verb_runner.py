@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import click
 
 from sparkctl.cli import stdout
+from sparkctl.errors import ExitCode
 
 if TYPE_CHECKING:
     from sparkctl.context import CommandContext
@@ -24,9 +25,7 @@ if TYPE_CHECKING:
 class EventPrinter(Protocol):
     """Prints events for the operator, as text or as JSON lines."""
 
-    def print_event(self, event: Event) -> None:
-        """Show one event."""
-        ...
+    def print_event(self, event: Event) -> None: ...
 
     def refresh(self) -> None:
         """Update the live line; called every second."""
@@ -66,7 +65,6 @@ async def _consume_events(ctx: CommandContext, verb: EventSource, printer: Event
 
     from sparkctl.cli.instance_cache import add_instance
     from sparkctl.concurrency import run_in_background
-    from sparkctl.errors import ExitCode
     from sparkctl.model.events import CommandEnded, Outcome
 
     loop = asyncio.get_running_loop()
@@ -180,7 +178,6 @@ class RecordingPrinter:
         self.recorder = recorder
 
     def print_event(self, event: Event) -> None:
-        """Record one event and print it."""
         self.recorder.write(event)
         self.printer.print_event(event)
 

@@ -80,7 +80,6 @@ def load_engine(name: str) -> Engine:
 
 
 def load_engines() -> tuple[Engine, ...]:
-    """Return all engines."""
     return tuple(load_engine(name) for name in engine_names())
 
 
@@ -92,9 +91,7 @@ def collect_engine_words(field: str) -> tuple[str, ...]:
 
 @cache
 def load_engine_part(name: str, part: str) -> Any:
-    """Return a module of an engine's folder (``lint``, ``memory``, ``simulated_engine``); None if it has none, or if
-    there is no engine of this name.
-    """
+    """Return a module of an engine's folder (``lint``, ``memory``, ``simulated_engine``); None if there is no such."""
     from pathlib import Path
 
     if name not in engine_names() or not (Path(__file__).parent / name / f"{part}.py").exists():

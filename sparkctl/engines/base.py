@@ -406,9 +406,7 @@ class DecodingSettings:
 
 @dataclass(frozen=True, slots=True)
 class EngineRank:
-    """One Spark's part of a model on several Sparks. ``addresses``: of all ranks in order. The head's is first; only
-    the head answers clients.
-    """
+    """One Spark's part of a model. ``addresses``: of all ranks in order; the first is the head's, which answers clients."""
 
     index: int
     addresses: tuple[str, ...]
@@ -505,15 +503,11 @@ class Engine:
         raise NotImplementedError
 
     def list_ssh_key_mounts(self, rank: EngineRank) -> tuple[str, ...]:
-        """Return the mounts, in a profile's notation, of the SSH keys with which the ranks' containers log in to each
-        other; empty if the ranks connect in another way.
-        """
+        """Return the mounts, as a profile writes them, of the SSH keys with which the ranks log in to each other; mostly none."""
         return ()
 
     def must_start_head_first(self, words: tuple[str, ...]) -> bool:
-        """Tell whether the head starts before the workers; otherwise it waits for them, or looks for them at once, and
-        starts last.
-        """
+        """Tell whether the head starts before the workers; otherwise it starts last."""
         return False
 
     def classify_line(self, line: str) -> LineSignal | None:

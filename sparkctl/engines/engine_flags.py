@@ -144,13 +144,11 @@ def list_versions(engine: str) -> tuple[str, ...]:
 
 @cache
 def list_engines_with_catalogue() -> tuple[str, ...]:
-    """Return the engines that have a catalogue."""
     return tuple(name for name in engines.engine_names() if list_versions(name))
 
 
 @cache
 def load_catalogue(engine: str, version: str) -> FlagCatalogue:
-    """Return one catalogue."""
     data = json.loads((_ENGINES_DIRECTORY / engine / f"flags-{version}.json").read_text("utf-8"))
     base = load_catalogue(engine, data["base"]) if "base" in data else None
     flags = {} if base is None else {one.name: one for one in base.flags}
@@ -202,10 +200,7 @@ def load_other_engines(engine: str) -> tuple[FlagCatalogue, ...]:
 
 
 def parse_version_from_tag(image: str, have: tuple[str, ...]) -> str | None:
-    """Return the engine version in an image's tag, None if there is none.
-
-    Vendors number their images differently (``26.04``): an engine version begins like the known ones.
-    """
+    """Return the engine version in an image's tag, if it begins like known ones: vendors have other numbers (``26.04``)."""
     _, colon, tag = image.partition("@")[0].rpartition("/")[2].partition(":")
     begins = {parse_version(one)[0] for one in have}
     found = [one for one in _VERSION_PATTERN.findall(tag) if colon and parse_version(one)[0] in begins]
@@ -386,9 +381,7 @@ def flag_for_key(key: str) -> str:
 
 
 def render_args(args: tuple[tuple[str, ArgValue], ...]) -> tuple[str, ...]:
-    """Return ``args`` as words, in order: True is a bare flag, False nothing, a tuple repeats the flag, `FlagValues`
-    follow it.
-    """
+    """Return ``args`` as words, in order: True is a bare flag, False nothing; a tuple repeats the flag."""
     from sparkctl.model.profile import FlagValues, JsonValue  # reading a log needs no profile
 
     out: list[str] = []

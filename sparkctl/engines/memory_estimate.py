@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from enum import StrEnum
+from pathlib import PurePosixPath
 from typing import Any
 
 from sparkctl.engines import load_engine, load_engine_part
@@ -530,7 +531,6 @@ def _count_numbers_per_token(config: Mapping[str, Any]) -> int | None:
 
 
 def _list_layer_kinds(config: Mapping[str, Any], layers: int) -> Sequence[str]:
-    """Return the kind of each layer."""
     given = config.get("layer_types", config.get("layers_block_type"))
     if isinstance(given, list) and len(given) == layers and all(isinstance(one, str) for one in given):
         return [_LAYER_ALIASES.get(str(one), str(one)) for one in given]
@@ -551,9 +551,7 @@ _LAYER_ALIASES = {"attention": "full_attention"}
 
 
 def _count_state_bytes(config: Mapping[str, Any]) -> int | None:
-    """Return the bytes that a linear layer keeps per request: a matrix per value head, and the last inputs of its
-    convolution.
-    """
+    """Return a linear layer's bytes per request: a matrix per value head, and the last inputs of its convolution."""
     heads, wide = (
         parse_positive_int(config.get("linear_num_value_heads")),
         parse_positive_int(config.get("linear_value_head_dim")),
@@ -582,9 +580,7 @@ _HUB_CACHE_SUFFIX = "/.cache/huggingface"
 
 @dataclass(frozen=True, slots=True)
 class WeightsSize:
-    """``size`` None: not known; ``why`` gives the reason. ``obtained`` and ``why`` become the source and the words of
-    an `EstimatePart`.
-    """
+    """``size`` None: not known, ``why`` tells the reason; ``obtained`` and ``why`` go into an `EstimatePart`."""
 
     size: int | None
     obtained: EstimateSource
@@ -607,7 +603,6 @@ def measure_weights(
 
 
 def _measure_files(found: CheckpointFiles) -> WeightsSize | None:
-    """Return the size of the files, None if there are none."""
     files = _select_loaded_files(found.files)
     if not files:
         return None
@@ -673,15 +668,13 @@ def map_path_to_node(path: str | None, plan: ContainerSpec) -> str | None:
 
 
 def _map_through_mounts(path: str, plan: ContainerSpec) -> str | None:
-    mounts = [one for one in plan.mounts if _is_below(path, one.target) and one.source.startswith("/")]
+    mounts = [
+        one for one in plan.mounts if PurePosixPath(path).is_relative_to(one.target) and one.source.startswith("/")
+    ]
     if not mounts or "\n" in path or ".." in path.split("/"):
         return None
     mount = max(mounts, key=lambda one: len(one.target))
     return mount.source.rstrip("/") + path[len(mount.target.rstrip("/")) :]
-
-
-def _is_below(path: str, target: str) -> bool:
-    return path == target or path.startswith(target.rstrip("/") + "/")
 
 
 def build_weights_part(name: str, found: WeightsSize, ranks: int, *, within: bool) -> EstimatePart:

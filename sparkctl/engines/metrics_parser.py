@@ -27,10 +27,6 @@ class MetricSample:
     labels: Mapping[str, str]
     value: float
 
-    def has_labels(self, labels: Mapping[str, str]) -> bool:
-        """Say whether the sample bears all these labels."""
-        return all(self.labels.get(name) == value for name, value in labels.items())
-
 
 @dataclass(frozen=True, slots=True)
 class MetricsPage:
@@ -40,7 +36,7 @@ class MetricsPage:
 
     def list_values(self, name: str, **labels: str) -> list[float]:
         """Return the values of a series, one for each engine, rank or other label."""
-        return [each.value for each in self.samples if each.name == name and each.has_labels(labels)]
+        return [each.value for each in self.samples if each.name == name and labels.items() <= each.labels.items()]
 
     def sum_of(self, name: str, **labels: str) -> float | None:
         """Return the sum over all other labels."""

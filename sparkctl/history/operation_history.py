@@ -152,7 +152,6 @@ class OperationHistory(LogArchive):
                     outcome="ready" if share.cause is None else "failed",
                 )
                 tables.write_operation(file, secrets.token_hex(12), None, ("", 0), one, when)
-                tables.delete_oldest(file)
 
         self._write_or_raise(store_start)
 

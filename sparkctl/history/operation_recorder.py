@@ -50,8 +50,9 @@ class OperationRecorder:
 
     def redact_values(self, values: Iterable[str]) -> None:
         """Mask these secrets wherever they appear."""
-        self._secrets |= frozenset(values)
-        self._masked.clear()
+        if new := frozenset(values) - self._secrets:
+            self._secrets |= new
+            self._masked.clear()
 
     def record_node_result(self, share: NodeResult) -> None:
         """Add what is known of one node's part; None changes nothing."""
@@ -96,7 +97,6 @@ class OperationRecorder:
 
         def update_tables(file: sqlite3.Connection) -> None:
             tables.write_operation(file, self._key, parent, where, shown, now)
-            tables.delete_oldest(file)
 
         with suppress(DatabaseUnavailable):
             self._file.write_transaction(update_tables)

@@ -54,39 +54,39 @@ def write_operation(
         "usual": one.usual.seconds, "usual_parts": _encode_json(encode_durations(one.usual.parts)) if one.usual.parts else None,
         "moments": _encode_json(one.moments) if one.moments else None,
     } | {name: getattr(one, name) for name in _PLAIN_COLUMNS}  # fmt: skip
-    there = file.execute("SELECT id FROM operations WHERE key = ?", (key,)).fetchone()
-    if there is None:  # no "ON CONFLICT": it would use up a number each time
-        names, marks = ", ".join(columns), ", ".join("?" * len(columns))
-        file.execute(f"INSERT INTO operations ({names}) VALUES ({marks})", tuple(columns.values()))  # noqa: S608
-        there = file.execute("SELECT id FROM operations WHERE key = ?", (key,)).fetchone()
-    else:
-        changes = ", ".join(
-            f"{name} = CASE WHEN outcome IS NULL THEN ? ELSE coalesce({name}, ?) END"
-            if name in _END_COLUMNS
-            else f"{name} = ?"
-            for name in columns
-        )
-        values = [value for name, value in columns.items() for _ in range(2 if name in _END_COLUMNS else 1)]
-        file.execute(f"UPDATE operations SET {changes} WHERE key = ?", (*values, key))  # noqa: S608
-    number = int(there[0])
+    there = file.execute("SELECT rowid AS number, * FROM operations WHERE key = ?", (key,)).fetchone()
+    if there is not None and there["outcome"] is not None:
+        columns = {name: value for name, value in columns.items() if name not in _END_COLUMNS or there[name] is None}
+    number = _write_row(file, "operations", there, columns)
+    if there is None:
+        delete_oldest(file)
     for share in one.shares:
-        _upsert_node_result(file, number, share, now)
+        _write_node_result(file, number, share, now)
     return number
 
 
-def _upsert_node_result(file: sqlite3.Connection, number: int, one: NodeResult, now: float) -> None:
-    columns: dict[str, object] = {"operation": number, "node": one.node, "instance": one.instance}
-    columns |= {name: getattr(one, name) for name in _SHARE_COLUMNS}
+def _write_row(file: sqlite3.Connection, table: str, there: sqlite3.Row | None, columns: Mapping[str, object]) -> int:
+    """Insert a row, or update the columns that differ from it: SQLite writes the index of each column that is named."""
+    if there is None:  # no "ON CONFLICT": it would use up a number each time
+        names, marks = ", ".join(columns), ", ".join("?" * len(columns))
+        done = file.execute(f"INSERT INTO {table} ({names}) VALUES ({marks})", tuple(columns.values()))  # noqa: S608
+        return int(done.lastrowid or 0)
+    number = int(there["number"])
+    if changed := {name: value for name, value in columns.items() if value != there[name]}:
+        changes = ", ".join(f"{name} = ?" for name in changed)
+        file.execute(f"UPDATE {table} SET {changes} WHERE rowid = ?", (*changed.values(), number))  # noqa: S608
+    return number
+
+
+def _write_node_result(file: sqlite3.Connection, number: int, one: NodeResult, now: float) -> None:
+    place: dict[str, object] = {"operation": number, "node": one.node, "instance": one.instance}
+    columns = {name: getattr(one, name) for name in _SHARE_COLUMNS}
     columns["parts"] = _encode_json(encode_durations(one.parts)) if one.parts else None
-    names, marks = ", ".join(columns), ", ".join("?" * len(columns))
-    own = [name for name in columns if name not in ("operation", "node", "instance")]
-    changes = ", ".join(
-        f"{name} = coalesce(excluded.{name}, {name})" for name in own
-    )  # other processes may have added values
-    file.execute(
-        f"INSERT INTO shares ({names}) VALUES ({marks}) ON CONFLICT DO UPDATE SET {changes}",  # noqa: S608
-        tuple(columns.values()),
-    )
+    there = file.execute(
+        "SELECT rowid AS number, * FROM shares WHERE operation = ? AND node = ? AND instance = ?", tuple(place.values())
+    ).fetchone()
+    known = {name: value for name, value in columns.items() if value is not None}  # others may have added values
+    _write_row(file, "shares", there, place | known)
     if one.seconds is not None or one.cause is not None:
         mark_start_ended(file, number, one.node, one.instance, now)
 

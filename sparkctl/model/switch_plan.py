@@ -110,7 +110,7 @@ class SwitchPlan:
     length of the new start. ``is_there``: the same model already runs on these nodes, so nothing is switched.
 
     ``halves``: those of ``stops`` with missing ranks; then nothing is restored if the new model fails. ``rolls_back``
-    False: the operator does not want the old model restored.
+    False: the operator does not want the old model restored. ``unproved``: those of ``stops`` that gave no token yet.
     """
 
     profile: str
@@ -125,6 +125,7 @@ class SwitchPlan:
     halves: tuple[str, ...] = ()
     rolls_back: bool = True
     hints: tuple[str, ...] = ()
+    unproved: tuple[str, ...] = ()
 
     @property
     def is_possible(self) -> bool:
@@ -147,8 +148,8 @@ class SwitchJournal:
     ``old``: the stopped containers that are kept, by node. ``since`` in unix seconds. ``rolls_back`` False: a new model
     that failed is left as it is. ``guarded`` and ``timeout`` (seconds) belong to the new start. ``keep_going`` belongs
     to the switch. ``need_nodes``: where what the new model needs is started. ``ran_before``: ids of the containers that
-    were started for a model of that name before the switch, and go on. A journal without one of these comes from a
-    version that did not have it.
+    were started for a model of that name before the switch, and go on. ``unproved``: those of ``stops`` that gave no
+    token, so that a rollback waits for none. A journal without one of these comes from a version that did not have it.
     """
 
     id: str
@@ -167,6 +168,7 @@ class SwitchJournal:
     keep_going: bool = False
     need_nodes: tuple[NodeName, ...] = ()
     ran_before: tuple[str, ...] = ()
+    unproved: tuple[str, ...] = ()
 
     @property
     def affected_nodes(self) -> tuple[NodeName, ...]:

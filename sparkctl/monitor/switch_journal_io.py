@@ -64,11 +64,11 @@ def decode_switch_journal(text: str) -> SwitchJournal:
     if not isinstance(data, dict) or data.get("schema") != JOURNAL_SCHEMA_VERSION:
         raise ValueError("not a journal that this version of sparkctl reads")
     journal = from_json_data(SwitchJournal, data)
-    for name in ("words", "nodes", "stops", "old", "need_nodes", "ran_before"):
+    for name in ("words", "nodes", "stops", "old", "need_nodes", "ran_before", "unproved"):
         if len(getattr(journal, name)) > _MAX_ITEMS:
             raise ValueError(f"{name} is too long")
     texts = (journal.operator, journal.instance, journal.profile_hash, *journal.words, *journal.nodes, *journal.stops)
-    for text in (*texts, *journal.need_nodes, *(node for node, _ in journal.old)):
+    for text in (*texts, *journal.need_nodes, *journal.unproved, *(node for node, _ in journal.old)):
         if len(text) > _MAX_TEXT_CHARS or sanitize_line(text) != text:
             raise ValueError(f"no usable text: {truncate_text(sanitize_line(text), 40)}")
     ids = (journal.id, *journal.ran_before, *(container for _, container in journal.old))

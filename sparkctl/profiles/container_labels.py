@@ -9,8 +9,9 @@ import math
 import re
 from dataclasses import asdict, fields
 
-from sparkctl.engines import collect_engine_words
+from sparkctl.engines import collect_engine_words, find_engine
 from sparkctl.engines.base import DecodingSettings
+from sparkctl.errors import SparkctlError
 from sparkctl.model.container import Container
 from sparkctl.model.decode_step import DecodeStepSpec, RoutedExperts
 from sparkctl.model.launch_plan import PROBE_KINDS, ContainerLabel, DockerRunSpec, ReadinessRule
@@ -132,15 +133,12 @@ def parse_ready_rule_label(container: Container, *, needs_line: bool = True) -> 
 
 
 def _find_engine_ready_line(container: Container) -> str | None:
-    from sparkctl.engines import find_engine
-
     engine = find_engine(container.get_label(ContainerLabel.ENGINE))
     return None if engine is None else engine.defaults.ready_line
 
 
 def _find_profile_ready_line(container: Container) -> str | None:
     """Return the ready line of the local profile of that name, None if it cannot be read."""
-    from sparkctl.errors import SparkctlError
     from sparkctl.profiles.profile_library import ProfileLibrary
 
     name, library = container.get_label(ContainerLabel.PROFILE) or "", ProfileLibrary()

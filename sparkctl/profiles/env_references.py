@@ -14,7 +14,7 @@ from sparkctl.errors import InvalidInput
 from sparkctl.files import open_regular_file
 from sparkctl.model.profile import ArgValue, JsonValue, Profile, list_arg_texts, map_arg_texts
 from sparkctl.model.text.secrets import is_secret_name
-from sparkctl.profiles.yaml_reader import FileIssue, FilePosition, InvalidFile, quote_source
+from sparkctl.profiles.yaml_reader import FileIssue, FilePosition, InvalidFile, find_value, quote_source, read_yaml
 
 # ${NAME} or ${NAME:-default}; $${ is a dollar sign before a brace.
 REFERENCE_PATTERN = re.compile(r"\$\$\{|\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*+)(?::-(?P<default>[^}]{0,4096}+))?\}")
@@ -71,10 +71,7 @@ def format_reference(name: str, default: str | None = None) -> str:
 
 
 def convert_shell_references(text: str, known: Mapping[str, str], *, dollar: str) -> str:
-    """Return shell-like text in a profile's notation, with the variables in ``known`` replaced.
-
-    ``dollar``: how the source writes a literal dollar sign (``$$`` in compose).
-    """
+    """Return shell-like text in a profile's notation, variables in ``known`` replaced. ``dollar``: a literal dollar sign of the source."""
     out, end = "", 0
     for match in _find_variables(text, dollar):
         out += escape_references(text[end : match.start()])
@@ -115,10 +112,7 @@ MAX_ENV_FILE_BYTES = 64 * 1024
 
 
 def resolve_engine_env(profile: Profile, environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """Return real values, including secrets; ``env`` overrides ``env_file``.
-
-    Raises `InvalidFile` with every variable that is not set and every invalid line of the file.
-    """
+    """Return real values with secrets; ``env`` overrides ``env_file``. Raises `InvalidFile` with every unset variable and bad line."""
     values = dict(read_env_file_pairs(profile))
     missing: dict[str, list[str]] = {}
     for name, text in profile.env:
@@ -190,10 +184,7 @@ def check_env_file_permissions(profile: Profile) -> tuple[str, ...]:
 
 
 def list_literal_values(profile: Profile) -> tuple[FileIssue, ...]:
-    """Return the lines of the env_file that compose and most shells read otherwise: the engine gets the value as it is.
-
-    Raises `InvalidInput` for a file that a start refuses.
-    """
+    """Return the env_file's lines that most shells read otherwise; the engine gets them as they are. Raises `InvalidInput`."""
     return tuple(
         FileIssue(place, f"{name} gets {what}: sparkctl passes values as they are, as docker run --env-file does")
         for place, name, value in _read_env_file(profile)
@@ -227,8 +218,6 @@ def _expand_references(text: str, environ: Mapping[str, str], missing: list[str]
 
 def _find_variable_position(profile: Profile, section: str, name: str) -> FilePosition:
     """Return where the profile sets the variable; the whole file if a base profile or a flag sets it."""
-    from sparkctl.profiles.yaml_reader import find_value, read_yaml
-
     try:
         root = read_yaml(Path(profile.origin))
     except InvalidInput:

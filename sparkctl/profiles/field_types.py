@@ -379,7 +379,6 @@ def parse_extra_entry(key: str, item: YamlValue) -> EntryPairs:
 
 
 def parse_ulimit_entry(key: str, item: YamlValue) -> EntryPairs:
-    """One ulimit."""
     if item.raw is None:
         raise ValueError("must be a number or soft:hard")
     return [(key, check_ulimit(key, item.raw))]
@@ -555,10 +554,6 @@ MAP_TYPES: dict[FieldKind, MapType] = {
 
 
 def find_misleading_part(path: str) -> str | None:
-    """Return the first part of a path that makes it lead elsewhere than it seems (``..``, ``.``, an empty part), None
-    if there is none.
-
-    A slash at the end is allowed.
-    """
+    """Return the first part of a path that leads elsewhere than it seems (``..``, ``.``, an empty one before its end), if any."""
     parts = path.removeprefix("/").removesuffix("/").split("/") if path not in ("", "/") else []
     return next((part or "//" for part in parts if part in ("", ".", "..")), None)

@@ -230,7 +230,8 @@ def evaluate_memory_fit(
         return not one.lacking and there.available_after_drop - floor - one.needed_bytes >= 0
 
     if not made.is_known:
-        cautions = (*cautions, *_list_unknown_parts(made))
+        unsized = (part for part in made.parts if part.size is None and part.words)
+        cautions = (*cautions, *(f"{part.name}: not known: {part.words}" for part in unsized))
         fit = replace(fit, cautions=cautions)
     if fits_in(standing, claim.share):
         if not made.is_known:  # what is known has room: the rest decides
@@ -309,10 +310,6 @@ def _correct_estimate(
             EstimatePart(name="as the profile expects", size=expected, obtained=EstimateSource.PROFILE, words=words)
         )
     return made
-
-
-def _list_unknown_parts(made: MemoryEstimate) -> list[str]:
-    return [f"{part.name}: not known: {part.words}" for part in made.parts if part.size is None and part.words]
 
 
 def _list_tight_cautions(fit: MemoryFit) -> list[str]:

@@ -167,10 +167,7 @@ def build_readiness_rule(profile: Profile, engine: Engine) -> ReadinessRule:
 
 
 def build_guard_rule(profile: Profile) -> GuardRule | None:
-    """Return how the guard acts in this start, None if it is off.
-
-    If the profile turns the page cache drop off, the guard does not drop it either.
-    """
+    """Return how the guard acts in this start, None if it is off; without the profile's page cache drop it drops none either."""
     rules = profile.start
     if rules.guard is None:
         return None
@@ -195,9 +192,7 @@ def resolve_mount(text: str, home: str) -> Mount:
 
 
 def choose_default_network(port: int | None, options: tuple[tuple[str, str], ...]) -> str | None:
-    """Return the default network: the host's if no port is published, as in every recipe for Sparks, so that clients
-    reach it.
-    """
+    """Return the host's network if no port is published, as in every recipe for Sparks, so that clients reach it."""
     published = any(name == "publish" for name, _ in options)
     return "host" if port is not None and not published else None
 

@@ -83,10 +83,7 @@ def apply_checked_edit(text: str, edit: TextEdit, intended: object) -> str | Non
 
 
 def plan_value_edit(text: str, tree: YamlValue, steps: Sequence[str], value: str) -> TextEdit | None:
-    """Return the one edit that sets a value, given as YAML.
-
-    It replaces the old value, or adds the first entry of its section, or adds the section at the end of the file.
-    """
+    """Return the one edit that sets a value (as YAML): in its place, at the head of its section, or with a new section at the end."""
     section, rest = tree, list(steps)
     entry: YamlEntry | None = None
     while rest and rest[0] in section.entries:

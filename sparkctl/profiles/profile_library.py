@@ -100,10 +100,7 @@ class ProfileLibrary:
             return tuple(self.load_entry(name) for name in self.list_names())
 
     def list_relatives(self, name: str) -> tuple[str, ...]:
-        """Return the profile that this one extends, then those that extend either of them.
-
-        Reads every file; one that cannot be read is skipped.
-        """
+        """Return the profile that this one extends, then those that extend either; files that cannot be read are skipped."""
         from sparkctl.profiles.yaml_reader import read_yaml
 
         bases: dict[str, str | None] = {}
@@ -146,9 +143,7 @@ class ProfileLibrary:
         )
 
     def find_profile_file(self, name: str) -> Path:
-        """Return the file of a profile, the operator's before the shipped one. Raises `InvalidInput` for an unknown
-        name.
-        """
+        """Return a profile's file, the operator's before the shipped one. Raises `InvalidInput` for an unknown name."""
         for directory in self.directories:
             if path := self._list_files(directory).get(name):
                 return path

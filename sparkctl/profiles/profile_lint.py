@@ -23,8 +23,9 @@ from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.secrets import find_secret_arguments, find_secret_values, list_secret_spellings, redact
 from sparkctl.model.text.units import format_duration
 from sparkctl.model.verdict import FieldChange
+from sparkctl.profiles import yaml_reader
 from sparkctl.profiles.env_references import find_engine_secrets, list_literal_values, read_env_file_pairs
-from sparkctl.profiles.yaml_reader import FileIssue, FilePosition
+from sparkctl.profiles.yaml_reader import FileIssue, FilePosition, InvalidFile
 
 if TYPE_CHECKING:
     from sparkctl.profiles.profile_library import ProfileLibrary
@@ -89,7 +90,6 @@ class LintResult:
     catalogue: CatalogueChoice | None = None
 
     def list_by_level(self, level: LintSeverity) -> tuple[LintDiagnostic, ...]:
-        """Return the diagnostics of one level."""
         return tuple(one for one in self.diagnostics if one.level is level)
 
 
@@ -110,7 +110,6 @@ def lint_profile_file(
     ``took``. Raises `InvalidInput` for a file
     that cannot be read.
     """
-    from sparkctl.profiles.yaml_reader import InvalidFile
 
     def load_changed(changes: Sequence[FieldChange]) -> Profile:
         return library.load_with_positions(path, [one.set_argument for one in changes])[0]
@@ -151,8 +150,6 @@ def _check_model_mount(profile: Profile) -> Iterator[LintMessage]:
 
 def _check_env_file(profile: Profile, tree: YamlValue) -> list[LintDiagnostic]:
     """Return what a start refuses in the env_file, or else the values that its reader may not expect."""
-    from sparkctl.profiles.yaml_reader import InvalidFile
-
     try:
         return [replace(_issue_to_diagnostic(one), level=LintSeverity.WARNING) for one in list_literal_values(profile)]
     except InvalidFile as error:
@@ -337,8 +334,6 @@ def _find_lint_secrets(profile: Profile) -> frozenset[str]:
 
 
 def _find_field_position(where: FieldPath, tree: YamlValue, *, on_key: bool) -> FilePosition:
-    from sparkctl.profiles import yaml_reader
-
     return yaml_reader.find_position(tree, where, key=on_key)
 
 
@@ -399,7 +394,7 @@ def complete_changes(
             wanted = None if is_in_the_way else refused.largest or refused.least
         if wanted is None or wanted.field in removed or wanted.set_argument in [one.set_argument for one in proposed]:
             return None
-        proposed = _replace_change(proposed, wanted)
+        proposed = (*(one for one in proposed if one.field != wanted.field), wanted)
     return None
 
 
@@ -417,10 +412,6 @@ def is_mendable_trap(one: LintMessage) -> bool:
 def parse_setting_change(setting: str) -> FieldChange:
     field, _, value = setting.partition("=")
     return FieldChange(field, value)
-
-
-def _replace_change(changes: Sequence[FieldChange], wanted: FieldChange) -> tuple[FieldChange, ...]:
-    return (*(one for one in changes if one.field != wanted.field), wanted)
 
 
 _FLAG_NAME_RULES = frozenset({LintRule.UNKNOWN_FLAG, LintRule.REMOVED_FLAG, LintRule.AMBIGUOUS_FLAG})

@@ -72,9 +72,7 @@ def render_redacted_yaml(profile: Profile) -> str:
         source=None if profile.source is None else scrub.redact_text(profile.source),
         extra=(),  # only kept to be written back; its content is not known here
     )
-    text = scrub.redact_text(render_profile_yaml(masked))
-    # the field has the name of a secret, and its value is a choice
-    return re.sub(rf"(?m)^api_key: {MASK}$", f"api_key: {profile.api_key}", text, count=1) if profile.api_key else text
+    return scrub.redact_text(render_profile_yaml(masked))
 
 
 def _list_reference_defaults(text: str) -> tuple[str, ...]:

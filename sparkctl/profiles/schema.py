@@ -55,7 +55,6 @@ class FileSection:
 
 @cache
 def load_file_shape() -> FileSection:
-    """Return the shape of the whole file."""
     shape = _build_section(Profile)
     for key, spec in FIELDS_OF_FILE.items():
         default = None if spec.follows else MISSING

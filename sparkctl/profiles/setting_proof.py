@@ -1,6 +1,4 @@
-"""Proves the changes that a command proposes: the check of the flags and the memory estimate accept them, as `profiles
-check` and `plan` will. Pure.
-"""
+"""Proves the changes that a command proposes: the check of the flags and the memory estimate accept them. Pure."""
 
 from __future__ import annotations
 
@@ -37,9 +35,7 @@ class SettingProof:
     evaluate_fits: FitsOfProfile | None = None
 
     def prove_changes(self, *changes: FieldChange) -> tuple[FieldChange, ...] | None:
-        """Return the changes to propose: these, and what the check or the estimate wants besides; None where no start
-        with them would be accepted.
-        """
+        """Return these changes and what the check or the estimate adds; None where no start with them would be accepted."""
         try:
             known = [one for one in list_objections(self._load_profile(())) if not is_mendable_trap(one)]
             return complete_changes(changes, known, self._load_profile, self._list_fits)
@@ -47,10 +43,7 @@ class SettingProof:
             return None
 
     def format_remedy(self, warning: StartWarning, again: CommandWithChanges) -> str | None:
-        """Return how to avoid what a warning says: a command, other profiles, or both; None where nothing is accepted.
-
-        ``again``: the command of the start, with these changes.
-        """
+        """Return how to avoid a warning: a command, other profiles, or both; None where nothing helps. ``again``: the start's command."""
         changes = None if warning.setting is None else self.prove_changes(parse_setting_change(warning.setting))
         ways = [] if changes is None else [again(*changes)]
         others = [name for name in warning.instead if self._fits_on_nodes(name)]

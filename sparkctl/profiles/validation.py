@@ -1,7 +1,4 @@
-"""Merge the trees of profiles, a variant over its base and ``--set`` over both, and build the frozen `Profile`.
-
-Every fault is reported at once, with its position.
-"""
+"""Merge profiles: a variant over its base, ``--set`` over both. Build the `Profile`; every fault is reported, with its position."""
 
 from __future__ import annotations
 

@@ -340,7 +340,6 @@ class _YamlTreeReader:
         return tuple(found)
 
     def _read_text(self, event: Any, place: FilePosition) -> str:
-        """Return the text of a scalar."""
         text: str = event.value
         if event.style == '"' and (bad := find_forbidden_character(text)):  # by an escape; `decode_text` saw the others
             self.faults.append(FileIssue(place, f"a control character (U+{ord(bad[0]):04X}) is not allowed here"))

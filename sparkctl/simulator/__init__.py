@@ -1,7 +1,4 @@
-"""Simulated Sparks for `sparkctl demo` and for tests: real SSH, a small real Docker API, scripted engines.
-
-It has no logic of commands: it only behaves as two machines do.
-"""
+"""Simulated Sparks for `sparkctl demo` and tests: real SSH, a small Docker API, scripted engines. They know no commands."""
 
 from __future__ import annotations
 

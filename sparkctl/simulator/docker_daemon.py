@@ -98,14 +98,8 @@ class SimDownload:
         self._signal: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._held_until = 0.0
 
-    @staticmethod
-    def runs_in(container: SimContainer) -> bool:
-        """Tell whether a container was made for a download."""
-        return ContainerLabel.DOWNLOAD in container.labels
-
     @property
     def main_pid(self) -> int:
-        """Its process."""
         return self.pids[0]
 
     @property
@@ -245,7 +239,7 @@ class SimDockerDaemon:
         try:
             process = (
                 SimDownload(self.node, container)
-                if SimDownload.runs_in(container)
+                if ContainerLabel.DOWNLOAD in container.labels
                 else EngineProcess(self.node, container, self.fabric)
             )
         except ValueError as error:

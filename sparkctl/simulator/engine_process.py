@@ -1,6 +1,4 @@
-"""The processes of a simulated container: they run the engine's script, allocate memory, serve the engine's HTTP API (health,
-models, metrics, completions), and handle signals.
-"""
+"""The processes of a simulated container: they run the engine's script, allocate memory, serve its HTTP API, and handle signals."""
 
 from __future__ import annotations
 
@@ -162,7 +160,6 @@ class EngineProcess:
 
     @property
     def main_pid(self) -> int:
-        """The main process."""
         return self.pids[0]
 
     def start_as_running_since(self, ready_since: float) -> None:
@@ -386,9 +383,7 @@ COMPLETION_PATHS = {"/v1/completions": False, "/v1/chat/completions": True}
 
 
 class SimOpenAiServer:
-    """Answers on the engine's port. ``say`` receives the access log lines; ``is_open`` tells whether a port of the node
-    has a listener.
-    """
+    """Answers on the engine's port. ``say`` gets the access log; ``is_open`` tells whether a port has a listener."""
 
     def __init__(self, engine: SimulatedEngine, say: Callable[[str], None], is_open: Callable[[int], bool]) -> None:
         self._is_open = is_open
@@ -474,7 +469,7 @@ class SimOpenAiServer:
             return SimHttpReply(body=page.encode(), type="text/html; charset=utf-8")
         if page is not None:
             return build_json_reply(page)
-        return SimHttpReply(status=200) if path == "/ping" else _build_not_found_reply()
+        return SimHttpReply(status=200) if path == "/ping" else build_json_reply({"detail": "Not Found"}, 404)
 
     async def _create_completion(self, request: SimHttpRequest, *, chat: bool) -> SimHttpReply:
         try:
@@ -596,7 +591,3 @@ def _format_sse_event(value: object) -> bytes:
 
 def _build_error_reply(status: int, message: str, kind: str) -> SimHttpReply:
     return build_json_reply({"error": {"message": message, "type": kind, "param": None, "code": status}}, status)
-
-
-def _build_not_found_reply() -> SimHttpReply:
-    return build_json_reply({"detail": "Not Found"}, 404)

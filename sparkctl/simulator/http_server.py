@@ -67,7 +67,6 @@ RequestHandler = Callable[[SimHttpRequest], Coroutine[Any, Any, SimHttpReply]]
 
 
 def build_json_reply(value: object, status: int = 200) -> SimHttpReply:
-    """Return ``value`` as a JSON answer."""
     return SimHttpReply(status=status, body=json.dumps(value, separators=(",", ":")).encode())
 
 

@@ -45,7 +45,6 @@ class LogQuery:
     tty: bool = False
 
     def matches(self, record: LogRecord) -> bool:
-        """Tell whether a record matches the query."""
         return record.stream in self.streams and self.since <= record.stamp and not self.is_past(record)
 
     def is_past(self, record: LogRecord) -> bool:
@@ -133,9 +132,7 @@ def _split_into_pieces(line: bytes) -> list[bytes]:
 
 
 class SimContainer:
-    """``body`` is the create call's JSON: Config at the top level, HostConfig inside. ``clock``: the node's time in
-    unix nanoseconds.
-    """
+    """``body``: the create call's JSON, Config at the top, HostConfig inside. ``clock``: unix nanoseconds."""
 
     def __init__(self, container_id: str, name: str, body: JsonBody, image_id: str, clock: Callable[[], int]) -> None:
         self.now_ns = clock
@@ -167,12 +164,10 @@ class SimContainer:
 
     @property
     def env(self) -> dict[str, str]:
-        """Its environment."""
         return dict(entry.partition("=")[::2] for entry in self.body.get("Env") or [])
 
     @property
     def labels(self) -> dict[str, str]:
-        """Its labels."""
         return dict(self.body.get("Labels") or {})
 
     @property
@@ -214,7 +209,6 @@ class SimContainer:
         return bool(self.host_config.get("DeviceRequests"))
 
     def mark_started(self, pid: int) -> None:
-        """Mark it as running."""
         self.state, self.pid, self.started = "running", pid, self.now_ns()
         self.exit_code, self.oom_killed, self.error = 0, False, ""
         self.ended = asyncio.Event()
@@ -266,7 +260,6 @@ class SimContainer:
         }
 
     def to_inspect_json(self) -> JsonBody:
-        """Return its inspect JSON."""
         argv = self.command or ["sh"]
         config = {"Hostname": self.id[:12], "Tty": False, "Env": [], "Cmd": None, "Entrypoint": None, "Labels": {}}
         config |= {key: value for key, value in self.body.items() if key not in ("HostConfig", "NetworkingConfig")}

@@ -1,6 +1,4 @@
-"""One simulated Spark: its memory, processes, open ports, images, files, and its network: the LAN, and both
-functions of one ConnectX port between two of them.
-"""
+"""One simulated Spark: memory, processes, ports, images, files, the LAN, and both functions of a ConnectX port."""
 
 from __future__ import annotations
 
@@ -153,7 +151,6 @@ class SimImages:
         return name not in self._lacking and ("missing" not in name or elsewhere)
 
     def get_image_id(self, name: str) -> str:
-        """Return the id of an existing image."""
         name = self._names.get(name, name)
         differs = name in self._differing or f"stale-on-{self._node}" in name
         text = f"{name} of an earlier day" if differs else name
@@ -195,7 +192,6 @@ class SimImages:
         return found
 
     def remove_image(self, name: str) -> None:
-        """Remove an image, by name or id."""
         name = self._names.get(name, name)
         self._brought.pop(name, None)
         self._labels.pop(name, None)
@@ -305,7 +301,6 @@ class SimKernelFile(KernelFile):
         self.format_text = format_text
 
     def read(self) -> bytes | None:
-        """Return its content now."""
         return self.format_text().encode()
 
 
@@ -548,7 +543,6 @@ def list_link_speeds(node: SimNode) -> dict[str, int]:
 
 
 def get_interface_mtu(interface: str) -> int:
-    """Return the MTU of an interface."""
     return 9000 if "np" in interface else 1500
 
 
@@ -564,7 +558,6 @@ def get_interface_address(node: SimNode, interface: str) -> str | None:
 
 
 def list_interface_networks(node: SimNode, interface: str) -> list[str]:
-    """Return the networks that an interface is on."""
     return [] if get_interface_address(node, interface) is None else [f"{NETWORK_PREFIXES[interface]}.0/24"]
 
 

@@ -148,7 +148,6 @@ class SimulatedSparks:
 
     @property
     def config_text(self) -> str:
-        """The config as YAML."""
         lines = ["nodes:"]
         for name, port in self.ports.items():
             entry = {"name": name, "host": self.nodes[name].host or LOOPBACK, "port": port, "user": USER}
@@ -293,15 +292,8 @@ async def run_speech(nodes: Sequence[SimDockerDaemon]) -> None:
         await _start_ready_engine(nodes[-1], plan, READY_HOURS[plan.instance] * HOUR_SECONDS).ready.wait()
 
 
-async def run_demo_story(nodes: Sequence[SimDockerDaemon]) -> None:
-    """One model on both Sparks, before the two stacks of the demo's story."""
-    await run_big_model(nodes)
-
-
 async def run_node_faults(nodes: Sequence[SimDockerDaemon]) -> None:
-    """The big model, and everything that `top` can find: a stuck clock, heat, half a fabric, a full disk, a lost
-    engine, a PCIe error in the kernel's log.
-    """
+    """The big model and what `top` can find: stuck clock, heat, half a fabric, full disk, lost engine, PCIe error."""
     faults = (
         {NodeFault.STUCK_CLOCK, NodeFault.IDLE_FUNCTION, NodeFault.FULL_DISK},
         {NodeFault.HOT, NodeFault.IDLE_FUNCTION, NodeFault.OTHER_GID, NodeFault.ORPHAN},
@@ -315,9 +307,7 @@ async def run_node_faults(nodes: Sequence[SimDockerDaemon]) -> None:
 
 
 async def run_big_model(nodes: Sequence[SimDockerDaemon], gid_index: str | None = None) -> None:
-    """One model too big for one Spark, started on all of them as by `up`: the first is the head; all compute every
-    token.
-    """
+    """One model too big for one Spark, started on all of them as by `up`; the first is the head."""
     plans = _plan_ranks("minimax-m27", nodes)
     if gid_index is not None:
         plans = [replace(one, env=(*one.env, ("NCCL_IB_GID_INDEX", gid_index))) for one in plans]
@@ -351,9 +341,7 @@ def _plan_ranks(name: str, nodes: Sequence[SimDockerDaemon]) -> list[LaunchPlan]
 
 
 def _plan_shipped_profile(name: str, place: RankPlacement | None = None) -> LaunchPlan:
-    """Return the launch plan of `sparkctl up NAME` for a shipped profile, or for one rank of it: same command, labels
-    and hash.
-    """
+    """Return the launch plan of `sparkctl up NAME` for a shipped profile, or for one rank of it."""
     profile = ProfileLibrary(user=shipped_profiles_dir()).load_profile(name)
     where = "simulated" if place is None else place.nodes[place.rank.index]
     return build_launch_plan(
@@ -382,7 +370,7 @@ SCENARIOS: dict[str, Callable[[Sequence[SimDockerDaemon]], Awaitable[None]]] = {
     "fresh": run_fresh,
     "two-stacks": run_two_models,
     "speech": run_speech,
-    "story": run_demo_story,
+    "story": run_big_model,  # before the two stacks of the demo's story
     "big-model": run_big_model,
     "trouble": run_node_faults,
 }

@@ -54,10 +54,7 @@ class CommandDispatcher:
         self._typed: list[str] = []
 
     def dispatch_line(self, words: Sequence[str], confirms: Action | None = None) -> None:
-        """Carry out a command line. Raises `SparkctlError` where it is not valid, or refused.
-
-        ``confirms``: an action that asks before any command.
-        """
+        """Carry out a command line; ``confirms``: an action that asks before. Raises `SparkctlError` where it is not valid, or refused."""
         from sparkctl.commands.request import Request
 
         panel = self._panel
@@ -236,7 +233,6 @@ class CommandDispatcher:
         )
 
     def plan_switch(self, request: SwitchInstance) -> None:
-        """Show the plan of a switch."""
         from sparkctl.tui.screens.switch_screen import SwitchScreen
 
         panel = self._panel

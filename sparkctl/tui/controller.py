@@ -87,7 +87,6 @@ class PreparedCommand:
 
     @property
     def verb(self) -> str:
-        """Its verb."""
         return self.request.verb
 
     @property
@@ -249,10 +248,7 @@ _CLOSE_SECONDS = 2.0
 
 
 class PanelController:
-    """Knows the nodes and runs the commands of one panel. Create it on the panel's event loop.
-
-    ``context`` asks the operator with ``dialogs``.
-    """
+    """Knows the nodes and runs the commands of one panel, on its event loop. ``context`` asks the operator with ``dialogs``."""
 
     def __init__(self, panel: ControllerHost, context: CommandContext, dialogs: DialogQueue) -> None:
         self._panel = panel
@@ -365,16 +361,12 @@ class PanelController:
         turn.set()
 
     def show_notice(self, words: str, tone: TextStyle, *, is_shown: bool = False) -> None:
-        """Show a notice below the tiles until newer ones or escape remove it.
-
-        Other screens show it as a toast, unless ``is_shown``: a dialog or the screen shows it already.
-        """
+        """Show a notice below the tiles until newer ones or escape remove it; other screens show a toast unless it ``is_shown`` there."""
         severity = _NOTICE_SEVERITIES.get(tone, Severity.PROBLEM)
         self._apply_own_event(NoticeShown(ts=self.displayed_time(), text=words, severity=severity))
         self._panel.announce_notice(words, severity, is_shown=is_shown)
 
     def clear_notices(self) -> None:
-        """Remove all notices."""
         self._apply_own_event(NoticesCleared(self.displayed_time()))
 
     def hide_finished_switch(self) -> None:
@@ -445,7 +437,6 @@ class PanelController:
     # --- what the operator starts ---
 
     def start_command(self, request: Request, *, by_hand: bool = True) -> None:
-        """Start a command."""
         self.is_taken_over = self.is_taken_over or by_hand
         started = self.prepare_command(request)
         if isinstance(request, CheckNodes):

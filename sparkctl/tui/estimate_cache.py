@@ -13,13 +13,14 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from sparkctl.commands.start.launch_plans import read_node_home
+from sparkctl.commands.start.launch_plans import preview_launch, read_node_home
 from sparkctl.errors import DockerError, NodeError, SparkctlError
-from sparkctl.model.missing_part import PartKind
+from sparkctl.model.missing_part import MissingPart, PartKind
 from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.model.reference import find_single_rate
 from sparkctl.model.text.units import GIB, format_duration, format_gib
+from sparkctl.profiles.profile_library import list_startable_profiles
 
 if TYPE_CHECKING:
     from sparkctl.concurrency import BackgroundTasks
@@ -147,8 +148,6 @@ class MemoryEstimateCache:
             self._schedule_repaint()
 
     def _build_launch_plans(self, wanted: Sequence[Profile], node: Node, home: str | None) -> list[LaunchPlan | None]:
-        from sparkctl.commands.start.launch_plans import preview_launch
-
         for one in wanted:
             key = one.digest, node.name, home
             if key not in self._plans:
@@ -272,8 +271,7 @@ class StartOfferCache:
         self._image_sizes = {key: size for key, size in self._image_sizes.items() if size is not None}
 
     def list_offers(self, node: NodeName, recent: Sequence[str]) -> tuple[StartOffer, ...]:
-        """Return what could be started on a node where nothing of sparkctl runs: the last used first, then what needs no
-        image; () elsewhere."""
+        """Return what could be started on an idle node: the last used first, then what needs no image; () elsewhere."""
         from sparkctl.views.overview.tile_model import StartOffer
 
         view = self._store.get_last_known_view(node)
@@ -326,8 +324,6 @@ class StartOfferCache:
         return words
 
     async def _load_profiles(self, recent: tuple[str, ...]) -> None:
-        from sparkctl.profiles.profile_library import list_startable_profiles
-
         try:
             offers = await asyncio.to_thread(list_startable_profiles, recent)
             self._figures = await asyncio.to_thread(self._read_figures)
@@ -374,7 +370,6 @@ class StartOfferCache:
     async def _measure_image(self, name: NodeName, profile: Profile) -> None:
         """Ask an image's registry, through the node, how large it is: once, as a registry counts who asks."""
         from sparkctl.commands.start.image_registry import measure_images
-        from sparkctl.model.missing_part import MissingPart
 
         node = self._supervisor.get_node(name)
         if node is None or profile.build is not None:

@@ -250,7 +250,6 @@ def _copy_address(panel: Panel) -> None:
 
 
 def open_node_shell(panel: Panel) -> None:
-    """Open a shell on the selected node."""
     name = panel.build_action_context().node
     node = next((node for node in panel.config_nodes if node.name == name), None)
     if panel.setup.badge is not None:

@@ -89,8 +89,7 @@ _HINT_PATTERN = re.compile(r"\b(enter|esc|tab|ctrl\+s)\b.*?(?=   |,|$)")
 
 
 def find_hint_key(hint: str, x: int) -> str | None:
-    """Return the key, as Textual names it, of the hint at a column of a row such as ``enter does it   esc leaves``; None beside
-    them."""
+    """Return Textual's name of the key whose hint is at a column of ``enter does it   esc leaves``; None beside them."""
     found = next((one for one in _HINT_PATTERN.finditer(hint) if one.start() <= x < one.end()), None)
     return None if found is None else {"esc": "escape"}.get(found[1], found[1])
 

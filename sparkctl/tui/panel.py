@@ -31,7 +31,7 @@ from sparkctl.commands.actions import (
 )
 from sparkctl.concurrency import BackgroundTasks, has_pending_input
 from sparkctl.errors import InvalidInput, SparkctlError
-from sparkctl.model.finding import Severity
+from sparkctl.model.finding import Severity, find_same
 from sparkctl.model.node import NodeState
 from sparkctl.model.text.sanitize import sanitize_lines
 from sparkctl.tui.key_hints import format_key
@@ -80,7 +80,6 @@ class FrontScreen(StaticFocusScreen):
 
     @property
     def panel(self) -> Panel:
-        """The app, as a `Panel`."""
         return self.app  # type: ignore[return-value]
 
     @property
@@ -311,8 +310,6 @@ class Panel(App[tuple[str, ...]]):
     @property
     def chosen_finding(self) -> Finding | None:
         """The finding that the operator selected on the selected node, as it is now; None when it is over."""
-        from sparkctl.model.finding import find_same
-
         return find_same(self.list_findings(), self._chosen_finding)
 
     def _list_instance_names(self) -> list[str]:
@@ -344,10 +341,7 @@ class Panel(App[tuple[str, ...]]):
             self.repaint_front_screen()
 
     def repaint_front_screen(self) -> None:
-        """Paint the front screen, even while it is paused: the operator sees the result of a key.
-
-        Dialogs are left out; a covered screen is painted when it is visible again.
-        """
+        """Paint the front screen, even while paused: the operator sees a key's result. A covered one is painted when it is visible."""
         if self.front_screen is not None:
             self.front_screen.repaint()
 
@@ -375,7 +369,6 @@ class Panel(App[tuple[str, ...]]):
         self.perform_action(name)
 
     def select_node(self, index: int) -> None:
-        """Select a node."""
         self._selected_index = max(0, min(index, len(self.node_names) - 1))
         self._chosen_finding = None
         self.repaint_front_screen()
@@ -385,7 +378,6 @@ class Panel(App[tuple[str, ...]]):
         self.select_node((self.selected_index + by) % len(self.node_names))
 
     def select_instance(self, node: NodeName, instance: str) -> None:
-        """Select an instance of a node."""
         self._chosen_instances[node] = instance
         self._chosen_finding = None
 
@@ -553,7 +545,6 @@ class Panel(App[tuple[str, ...]]):
             )
 
     def show_error(self, error: SparkctlError, *, severity: str = "warning") -> None:
-        """Show an error and its hint."""
         self.show_toast(error.message + (f"\n{error.hint}" if error.hint else ""), severity=severity)
 
     def copy_text(self, text: str, what: str) -> None:

@@ -39,15 +39,11 @@ class CommandParser(Protocol):
     """Parses and completes command lines."""
 
     def complete_line(self, line: str, instances: InstanceLister | None = None) -> tuple[str, ...]:
-        """Return the completions of the last word of a line, as whole words.
-
-        ``instances`` returns the names of the instances that a verb may take."""
+        """Return the completions of a line's last word. ``instances`` returns the instance names that a verb may take."""
         ...
 
     def parse_request(self, words: Sequence[str], nearest: Sequence[NodeName] = ()) -> Request | ScreenTarget:
-        """Return what a command line asks for; ``nearest``: the nodes for a switch that names none.
-
-        Raises `SparkctlError` with what is wrong and what to do."""
+        """Return what a command line asks for; ``nearest``: a switch's nodes if it names none. Raises `SparkctlError`."""
         ...
 
 

@@ -148,10 +148,7 @@ def keep_changed_cells(renderable: RenderableType | None) -> RenderableType | No
 
 
 class SafeStdout:
-    """Stdout that ignores errors once the terminal is gone.
-
-    An error would end Textual's writer thread, and every later paint, even that of the exit, would wait for it forever.
-    """
+    """Stdout that ignores errors of a lost terminal: an error would end Textual's writer thread, and each later paint would hang."""
 
     def __init__(self, file: IO[str]) -> None:
         self._file = file
@@ -177,8 +174,7 @@ _SAME_STYLE = re.compile("(\x1b\\[0;[0-9;]+m)([^\x1b]*)\\1")
 
 
 def join_style_codes(text: str) -> str:
-    """Return what is painted with each style's end and the next one's begin as one code, and none between equal ones: over SSH
-    each byte counts."""
+    """Join the end of each style with the next begin; equal ones get no code: over SSH each byte counts."""
     return _SAME_STYLE.sub(r"\1\2", _STYLE_AFTER_RESET.sub("\x1b[0;", text))
 
 

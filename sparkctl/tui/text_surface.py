@@ -99,7 +99,6 @@ class TextSurface(Widget, can_focus=False):
         return strip
 
     def render_line(self, y: int) -> Strip:
-        """Return one line, as wide as the widget."""
         wide, styles = self._strip_columns, self._styles
         if y >= len(self._rows):
             return Strip.blank(wide, self._blank)

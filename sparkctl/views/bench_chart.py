@@ -47,10 +47,7 @@ class Chart:
 
 
 def build_charts(runs: Sequence[BenchRun]) -> list[Chart]:
-    """Return the pictures that these runs give: by concurrency, by depth, or by kind of text.
-
-    Raises `InvalidInput` where nothing was measured.
-    """
+    """Return the pictures of these runs: by concurrency, depth or kind of text. Raises `InvalidInput` where nothing was measured."""
     charts = [
         *_build_size_charts(runs, "concurrency", "depth", "requests at a time"),
         *_build_size_charts(runs, "depth", "concurrency", "tokens of context before the prompt"),

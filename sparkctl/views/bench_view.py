@@ -25,7 +25,6 @@ _UNKNOWN = "-"
 
 
 def list_cell_columns(one: CellResult) -> tuple[str, ...]:
-    """Return the columns of one measured cell."""
     if one.error is not None:
         return (str(one.cell), f"not measured: {sanitize_line(one.error)}")
     length = _UNKNOWN if one.accept_length is None else f"{one.accept_length:.2f}"
@@ -174,9 +173,7 @@ def _render_domains(run: BenchRun, baseline: BenchRun | None) -> list[TextRow]:
 
 
 def compute_gains(run: BenchRun, baseline: BenchRun) -> dict[tuple[str, bool | None], float]:
-    """Return how many times as fast each kind of text is as in the baseline: 0.9 is a loss. A pass that the baseline has not is
-    compared with its only one.
-    """
+    """Return each kind of text's speed as a multiple of the baseline's (of its only pass, if that has no such): 0.9 is a loss."""
     slow = {(one.domain, one.thinking): one.generation_rate for one in baseline.domains}
     found = {}
     for one in run.domains:

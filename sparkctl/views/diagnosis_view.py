@@ -12,7 +12,7 @@ from sparkctl.model.engine_metrics import NO_GPU_PATH, EngineFact, EngineFactNam
 from sparkctl.model.phase import PhaseDuration, Step
 from sparkctl.model.text.sanitize import sanitize_line, truncate_text
 from sparkctl.model.text.units import format_duration
-from sparkctl.model.verdict import CAUSE_MEANINGS, Evidence, Verdict
+from sparkctl.model.verdict import CAUSE_MEANINGS, Verdict
 from sparkctl.views.event_text import format_phase_name, format_step_name, format_verdict
 
 SCHEMA = 1
@@ -112,8 +112,7 @@ def _suggest_for_fact(fact: EngineFact) -> str | None:
 
 
 def build_diagnosis_json(found: LogDiagnosis, source: str, instance: str | None, node: str | None) -> dict[str, object]:
-    """Return the JSON document. Keys may be added, never renamed. Line numbers start at 1, times are seconds, null is
-    not known."""
+    """Return the JSON document. Keys may be added, never renamed. Lines count from 1, times are seconds."""
     verdict = found.verdict
     return {
         "schema": SCHEMA,
@@ -248,8 +247,7 @@ def format_causes() -> list[str]:
 
 
 def format_remedy_as_flags(remedy: str) -> str:
-    """Return a remedy for a log without a profile: the flags as one types them; the first also with its profile
-    field."""
+    """Return a remedy for a log without a profile, as flags; the first also with its profile field."""
     first = True
 
     def format_flag(found: re.Match[str]) -> str:
@@ -319,7 +317,9 @@ def _build_verdict_json(verdict: Verdict) -> dict[str, object]:
         "cause": str(verdict.cause),
         "confidence": str(verdict.confidence),
         "summary": sanitize_line(verdict.summary),
-        "evidence": [_build_evidence_json(one) for one in verdict.evidence],
+        "evidence": [
+            {"line": one.line, "text": sanitize_line(one.text), "origin": one.origin} for one in verdict.evidence
+        ],
         "remedy": [sanitize_line(one) for one in (verdict.remedy, verdict.again) if one],
         "again": None if verdict.again is None else sanitize_line(verdict.again),
         "field": verdict.field,
@@ -327,7 +327,3 @@ def _build_verdict_json(verdict: Verdict) -> dict[str, object]:
             "field": edit.field, "value": sanitize_line(edit.value), "was": edit.was, "is_first_try": edit.is_first_try
         },
     }  # fmt: skip
-
-
-def _build_evidence_json(one: Evidence) -> dict[str, object]:
-    return {"line": one.line, "text": sanitize_line(one.text), "origin": one.origin}

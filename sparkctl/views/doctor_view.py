@@ -134,7 +134,6 @@ class DoctorScreenModel:
 
 
 def _fold_good_findings(good: tuple[DoctorFinding, ...]) -> DoctorFinding:
-    """Return the good findings as one."""
     names = ", ".join(dict.fromkeys(one.found.check for one in good))
     found = FindingReported(
         ts=min(one.found.ts for one in good),
@@ -296,8 +295,7 @@ def _describe_age(checkup: DoctorScreenModel) -> str:
 
 
 def _format_ago(when: float, now: float) -> str:
-    """Return the time of day and how long ago it was, in coarse steps, so that the screen does not change every
-    second."""
+    """Return the time of day, and how long ago in coarse steps: the screen does not change every second."""
     passed, clock = now - when, format_time_of_day(when, has_seconds=True)
     if passed < 10:
         return f"{clock}, just now"
@@ -381,8 +379,7 @@ def _is_shown_in_full(checkup: DoctorScreenModel, one: DoctorFinding, columns: i
 
 
 def _render_detail(one: DoctorFinding, now: float, columns: int, *, is_read: bool = False) -> list[TextRow]:
-    """Return the details of a finding: what (unless the list shows it: ``is_read``), since when, why it matters, and
-    what to do."""
+    """Return what a finding is (unless ``is_read``: the list shows it), since when, why it matters, and what to do."""
     if one.folded:
         return _render_folded(one.folded, columns)
     seen = f"now{f', {one.since}' if one.since else ''}" if one.is_live else _format_ago(one.found.ts, now)

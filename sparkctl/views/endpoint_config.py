@@ -310,8 +310,7 @@ def _format_continue(served: Sequence[ServedEndpoint], default: ServedEndpoint |
 
 
 def _assign_unique_names(served: Sequence[ServedEndpoint]) -> list[str]:
-    """Return a unique name for each endpoint: the instance's name, with the node if two nodes have an instance of
-    that name."""
+    """Return a name for each endpoint: the instance's, with the node if two nodes have that instance."""
     twice = {one.instance for one in served if sum(other.instance == one.instance for other in served) > 1}
     return [f"{one.instance}-{one.node}" if one.instance in twice else one.instance for one in served]
 

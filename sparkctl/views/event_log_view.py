@@ -63,9 +63,8 @@ def describe_command_result(
     where = f" on {' and '.join(nodes)}" if nodes else ""
     tone = TextStyle.GOOD if good else TextStyle.BAD if ended.outcome is Outcome.FAILED else TextStyle.ATTENTION
     if caches and verb == "drop-caches":
-        return f"{sign} " + "; ".join(
-            f"{one.node}: {format_cache_drop(one)}" for one in last_drop_per_node(caches)
-        ), tone
+        last = {one.node: one for one in caches}.values()
+        return f"{sign} " + "; ".join(f"{one.node}: {format_cache_drop(one)}" for one in last), tone
     if ended.outcome is Outcome.READY:
         after = f" after {format_duration(ended.seconds)}" if ended.message is None else ""
         words = ended.message or f"{ended.instance} is ready{where}{after}"
@@ -108,11 +107,6 @@ def describe_guard_action(event: GuardActed) -> tuple[str, TextStyle] | None:
     return words, get_severity_style(severity)
 
 
-def last_drop_per_node(caches: Sequence[CachesDropped]) -> list[CachesDropped]:
-    """Return the last page cache drop of each node."""
-    return list({one.node: one for one in caches}.values())
-
-
 def render_refused_start(words: Sequence[str], ended: CommandEnded, columns: int) -> list[TextRow]:
     """Return why a start was refused, followed by each remedy on lines of its own."""
     rows = [make_row(sanitize_span(f"sparkctl {' '.join(words)}", TextStyle.LABEL)), ()]
@@ -124,8 +118,7 @@ def render_refused_start(words: Sequence[str], ended: CommandEnded, columns: int
 
 
 def render_refused_line(message: str, hint: str | None, columns: int, lines: int) -> list[TextRow]:
-    """Return why a typed command was refused and what to do, in at most this many lines, to be shown above the
-    command line."""
+    """Return why a typed command was refused and what to do, in at most this many lines."""
     rows = wrap_text(message, columns - 1, TextStyle.BAD, head=make_row(" "))
     rows += wrap_text(hint or "", columns - 1, TextStyle.LABEL, head=make_row(" "))
     return [truncate_row(one, columns) for one in rows[:lines]]
@@ -137,8 +130,7 @@ _TODAY_SECONDS = 20 * 3600.0  # seconds; within a day the time of day is enough
 
 
 def describe_running_instances(view: NodeTelemetryView, instances: Sequence[InstanceView], now: float) -> str | None:
-    """Return which instances keep running, as a sentence, None if none do; ``view`` is the last known state, ``now``
-    Unix time in seconds."""
+    """Return which instances keep running, in a sentence; None if none do. ``view``: the last known state."""
     running = [one.name for one in instances if one.ours and one.is_alive and one.phase not in _ENDED_PHASES]
     if not running:
         return None
@@ -153,8 +145,7 @@ def describe_running_instances(view: NodeTelemetryView, instances: Sequence[Inst
 
 
 def describe_stopped_models(progress: SwitchProgress) -> tuple[str, ...]:
-    """Return the state of the models that a switch stops, as a sentence, from the switch's events; None if none was
-    touched."""
+    """Return the state of the models that a switch stops, in sentences; none if it touched none."""
     old, step = " and ".join(progress.stops) or "what was there", progress.steps[-1] if progress.steps else None
     is_one = len(progress.stops) <= 1
     verb = "is" if is_one else "are"
@@ -168,8 +159,7 @@ def describe_stopped_models(progress: SwitchProgress) -> tuple[str, ...]:
 
 
 def describe_unfinished_switch(progress: SwitchProgress, at: str) -> tuple[str, ...]:
-    """Return the message about a switch that had no time to report where it stopped; ``at`` is a place such as ``step
-    4 of 6``."""
+    """Return the message about a switch that did not report where it stopped; ``at``: such as ``step 4 of 6``."""
     return (
         f"the switch to {progress.instance} was left {'' if at.startswith('on ') else 'at '}{at}",
         "  try: finish it: sparkctl resume",

@@ -72,12 +72,10 @@ _STEP_NAMES = {
 
 
 def format_phase_name(phase: Phase) -> str:
-    """Return the name of a phase."""
     return _PHASE_NAMES.get(phase, str(phase))
 
 
 def format_step_name(step: Step) -> str:
-    """Return the name of a step."""
     return _STEP_NAMES.get(step.name, sanitize_line(step.name))
 
 
@@ -114,8 +112,7 @@ def format_phase(event: PhaseChanged, elapsed: float | None, *, has_bar: bool = 
 
 
 def format_cache_drop(event: CachesDropped) -> str:
-    """Return the effect of a page cache drop: free memory and page cache before and after, and available memory if it
-    changed."""
+    """Return free memory and page cache before and after a drop, and available memory if it changed."""
     before, after = event.before, event.after
     gained = round((after.free - before.free) / GIB, 1) or 0.0  # -0.0 is no loss
     line = (
@@ -260,13 +257,11 @@ def format_missing_parts(event: PartsMissing) -> list[str]:
 
 
 def format_setup_step_done(event: SetupStepDone) -> str:
-    """Return what a step of `setup` did."""
     words = f"{format_step_kind(event.step)}: {'went back' if event.is_back else 'done'}"
     return words + (f" ({sanitize_line(event.detail)})" if event.detail else "")
 
 
 def format_tunnel_state(event: TunnelStateChanged) -> str:
-    """Return the state of a tunnel in one sentence."""
     what = f"tunnel to {sanitize_line(event.instance)}"
     words = {
         "open": f"{what} is open: {event.url}",
@@ -375,7 +370,6 @@ def format_transfer_short(one: TransferProgressed) -> str:
 
 
 def format_step_kind(kind: SetupStepKind) -> str:
-    """Return the name of a step."""
     from sparkctl.model.events import SetupStepKind  # `diagnose` needs none of the events
 
     return {

@@ -67,7 +67,6 @@ class DetailSection:
 
 
 def build_history_row(one: OperationRecord) -> HistoryRow:
-    """Return an operation as a row of the list."""
     return HistoryRow(
         id=one.id,
         when=format_date_time(one.began),
@@ -112,7 +111,6 @@ def describe_outcome(one: OperationRecord) -> str:
 
 
 def choose_outcome_style(one: OperationRecord) -> TextStyle:
-    """Return the style of an outcome."""
     if one.is_running:
         return TextStyle.ACCENT
     if one.has_succeeded:
@@ -302,8 +300,7 @@ def _render_reason(one: OperationRecord) -> Iterator[TextRow]:
 
 
 def _render_phases(one: OperationRecord, share: NodeResult) -> Iterator[TextRow]:
-    """Yield each phase with its duration and, for the head, the expected duration. Repeated phases are matched in
-    order."""
+    """Yield each phase with its duration and, for the head, the usual one; repeated phases are matched in order."""
     left = list_expected_durations(one, share)
     read = _find_weights_read(one, share)
     for part in share.parts:
@@ -322,10 +319,7 @@ def _render_phases(one: OperationRecord, share: NodeResult) -> Iterator[TextRow]
 
 
 def _find_weights_read(one: OperationRecord, share: NodeResult) -> tuple[PhaseDuration, int] | None:
-    """Return the part that read the weights, and the bytes that came in each second of it.
-
-    None where their size is not in the profile, or several Sparks share them.
-    """
+    """Return the part that read the weights, and its bytes per second; None for an unknown size, or several Sparks."""
     from sparkctl.history.start_diff import load_recorded_profile
 
     parts = [each for each in share.parts if each.step == "weights" and each.seconds >= _SHORTEST_READ_SECONDS]
@@ -615,15 +609,13 @@ _PAGE_COLUMNS = ("when", "what", "profile", "on", "how it ended", "took")
 _SHORT_END_TITLE = "ended"
 
 
-def _list_page_cells(one: HistoryRow) -> tuple[str, ...]:
-    return one.when[5:], one.what, one.profile, one.nodes, one.outcome, one.took
-
-
 def _format_page_table(made: Sequence[HistoryRow], columns: int) -> tuple[list[tuple[str, ...]], list[int]]:
     """Return the columns of each entry, and their widths. On a narrow screen the usual time goes first, then a long title, then
     names are cut, then the duration goes."""
     room = columns - 5
-    fields = [_list_page_cells(one) for one in made]
+    fields: list[tuple[str, ...]] = [
+        (one.when[5:], one.what, one.profile, one.nodes, one.outcome, one.took) for one in made
+    ]
     wide = _measure_columns(fields)
     if _count_excess_columns(wide, room):
         fields = [(*each[:5], each[5].partition(" of about ")[0]) for each in fields]

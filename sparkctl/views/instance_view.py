@@ -26,9 +26,7 @@ from sparkctl.monitor.sample_series import LastValue, MeterSeries
 from sparkctl.monitor.startup_timeline import StartupTimeline
 from sparkctl.profiles.exporters.docker_command import format_docker_run
 from sparkctl.views import meter_view
-from sparkctl.views import meter_view as words
 from sparkctl.views.event_text import TRANSITION_PHASES
-from sparkctl.views.meter_view import IDLE
 from sparkctl.views.overview.startup_timeline_view import (
     render_startup_duration,
     render_startup_progress,
@@ -330,7 +328,8 @@ def _render_state(scene: InstanceScreenModel, space: DrawArea, *, roomy: bool) -
             *_render_warnings(scene, space),
         ]  # phases before warnings
     if one is None:
-        return [make_block(0, make_row(Span("It is not on this Spark now.", TextStyle.VALUE)), _render_log_hint())]
+        log = make_row(Span("l", TextStyle.KEY), Span(" shows its saved log, if there is one", TextStyle.LABEL))
+        return [make_block(0, make_row(Span("It is not on this Spark now.", TextStyle.VALUE)), log)]
     if one.phase in TRANSITION_PHASES:
         return [
             *_render_startup(scene, one, space),
@@ -426,10 +425,6 @@ def _render_warnings(scene: InstanceScreenModel, space: DrawArea) -> list[RowBlo
         )
         for one in scene.warnings[-3:]
     ]
-
-
-def _render_log_hint() -> TextRow:
-    return make_row(Span("l", TextStyle.KEY), Span(" shows its saved log, if there is one", TextStyle.LABEL))
 
 
 def _render_identity(one: InstanceView, space: DrawArea, bench: str | None = None) -> list[RowBlock]:
@@ -549,7 +544,7 @@ def _render_throughput(
         parts.append(make_block(1, accept))
     if numbers is not None:
         if numbers.activity is EngineActivity.IDLE and one.per_step is not None and one.per_step.draft_tokens:
-            parts.append(make_block(2, make_row(make_label("accept"), Span(IDLE, TextStyle.VALUE))))
+            parts.append(make_block(2, make_row(make_label("accept"), Span(meter_view.IDLE, TextStyle.VALUE))))
         last = scene.seen.drafting.get(one.container_id or "")
         if positions := render_position_acceptance(numbers.acceptance, space, last, scene.seen.now):
             parts.append(make_block(4, *positions))
@@ -733,7 +728,7 @@ def render_position_acceptance(
             if kept is not None and not fresh and at == 1
             else Span("")
         )
-        figure = Span(f"{words.format_percent(share):>5}", TextStyle.VALUE if fresh else TextStyle.STALE)
+        figure = Span(f"{meter_view.format_percent(share):>5}", TextStyle.VALUE if fresh else TextStyle.STALE)
         rows.append(make_row(make_label(name), *line, "  ", figure, age))
     if (more := len(shares) - _MAX_POSITIONS) > 0:
         rows.append(make_row(make_label(""), Span(f"{more} more", TextStyle.LABEL)))
@@ -760,28 +755,31 @@ def _render_latency(
     name: str, fresh: Quantiles | None, last: LastValue[Quantiles] | None, now: float, of: str = ""
 ) -> TextRow | None:
     if fresh is not None:
-        return make_row(make_label(name), Span(words.format_latency(fresh), TextStyle.VALUE), Span(of, TextStyle.LABEL))
+        return make_row(
+            make_label(name), Span(meter_view.format_latency(fresh), TextStyle.VALUE), Span(of, TextStyle.LABEL)
+        )
     if last is None:
         return None
     return make_row(
-        make_label(name), Span(f"{words.format_latency(last.value)}   {format_age(now - last.ts)}", TextStyle.STALE)
+        make_label(name),
+        Span(f"{meter_view.format_latency(last.value)}   {format_age(now - last.ts)}", TextStyle.STALE),
     )
 
 
 def _render_prompt_rate(numbers: EngineMeter, last: MeterSeries, now: float) -> TextRow | None:
     prompts: list[Span] = []
     if numbers.prompt_rate:
-        prompts.append(Span(f"{words.format_token_rate(numbers.prompt_rate):<12}", TextStyle.VALUE))
+        prompts.append(Span(f"{meter_view.format_token_rate(numbers.prompt_rate):<12}", TextStyle.VALUE))
     if numbers.prefix_hit_rate is not None:
         prompts += [
             Span("prefix cache ", TextStyle.LABEL),
-            Span(words.format_percent(numbers.prefix_hit_rate), TextStyle.VALUE),
+            Span(meter_view.format_percent(numbers.prefix_hit_rate), TextStyle.VALUE),
         ]
         prompts.append(Span(" found", TextStyle.UNIT))
     rate, found = last.prompt_rate, last.prefix_hit_rate
     if not prompts and (times := [one.ts for one in (rate, found) if one is not None]):
-        text = "" if rate is None else f"{words.format_token_rate(rate.value):<12}"
-        text += "" if found is None else f"prefix cache {words.format_percent(found.value)} found"
+        text = "" if rate is None else f"{meter_view.format_token_rate(rate.value):<12}"
+        text += "" if found is None else f"prefix cache {meter_view.format_percent(found.value)} found"
         prompts.append(Span(f"{text.rstrip()}   {format_age(now - max(times))}", TextStyle.STALE))
     return (make_label("prompts"), *prompts) if prompts else None
 
@@ -813,7 +811,7 @@ def render_memory_claim(one: InstanceView, total: int | None, space: DrawArea) -
         if one.expected is None:
             return []
         expected = Span(f" of {format_gib(one.expected)} expected", TextStyle.UNIT)
-        return [make_row(make_label("model"), Span(words.UNKNOWN, TextStyle.STALE), expected)]
+        return [make_row(make_label("model"), Span(meter_view.UNKNOWN, TextStyle.STALE), expected)]
     more = 0 if one.expected is None else one.memory - one.expected
     over = one.expected is not None and one.memory > _EXCESS_RATIO * one.expected
     figure = make_row(Span(f"{one.memory / GIB:5.1f}", TextStyle.ATTENTION if over else TextStyle.STRONG))
@@ -847,10 +845,10 @@ def render_launched_plan(run: ContainerLaunch, columns: int) -> list[TextRow]:
     """Return the plan as read back from the container: its labels, then the ``docker run`` line."""
     plan = run.plan
     heads = [
-        ("profile", f"{plan.profile}   hash {plan.profile_hash}" if plan.profile else words.UNKNOWN),
+        ("profile", f"{plan.profile}   hash {plan.profile_hash}" if plan.profile else meter_view.UNKNOWN),
         ("image", plan.image),
         ("ready", describe_ready_rule(run.ready)),
-        ("expects", words.UNKNOWN if plan.expected_memory is None else format_gib(plan.expected_memory)),
+        ("expects", meter_view.UNKNOWN if plan.expected_memory is None else format_gib(plan.expected_memory)),
     ]
     space = DrawArea(columns)
     rows = [
@@ -885,10 +883,7 @@ def render_log_status(
 
 
 def render_log_tail(lines: Sequence[str], trouble: str | None, room: int, columns: int) -> list[TextRow]:
-    """Return the last log lines, oldest first and without their headers, or why there are none.
-
-    Requests for health and metrics, such as sparkctl's own, are left out.
-    """
+    """Return the last log lines without headers, or why there are none; requests for health and metrics are left out."""
     last = render_log_status(trouble, columns)[-max(1, room) :]
     shown = (
         [line for line in lines if not _POLLING_REQUEST_PATTERN.search(line)][-max(1, room - len(last)) :]

@@ -389,8 +389,7 @@ def _render_links(sample: Sample, space: DrawArea) -> list[TextRow]:
 
 
 def _list_link_forms(cells: Sequence[str]) -> list[str]:
-    """Return the figures of a link in five forms, from the longest to the shortest. Each has the RDMA rate, which stands nowhere
-    else."""
+    """Return a link's figures in five forms, the longest first; each has the RDMA rate, which stands nowhere else."""
     figures = [cell for cell in cells if not cell.startswith("MTU")]
     at = next((at for at, cell in enumerate(figures) if cell.startswith("RDMA ")), None)
     slim = [cell for cell in figures if not cell.endswith("Gb/s")]

@@ -30,8 +30,7 @@ _INSTANCE_LABEL_NAMES = ("node", "instance", "container", "engine")
 
 
 class NodeCollector(Collector):
-    """Collects the views that ``views`` returns at each scrape; ``now`` returns this machine's clock, Unix time in
-    seconds."""
+    """Collects what ``views`` returns at each scrape; ``now`` returns this machine's Unix time in seconds."""
 
     def __init__(self, views: Callable[[], Sequence[NodeTelemetryView]], now: Callable[[], float]) -> None:
         self._views = views
@@ -299,8 +298,7 @@ def _collect_engines(views: Sequence[NodeTelemetryView], now: float) -> Iterator
 
 
 def _collect_bandwidth(views: Sequence[NodeTelemetryView], now: float) -> Iterator[_MetricFamily]:
-    """Yield the estimated bandwidth range of each instance, and the GPU's counted bandwidth of a node that has a
-    counter."""
+    """Yield the estimated bandwidth of each instance, and the counted one of a GPU that has a counter."""
     about = "end of the range of memory bandwidth that decoding needs; blank while prompts are read and while it idles."
     low = _MetricFamily(
         "instance_memory_bandwidth_low_bytes_per_second", f"Lower {about}", (*_INSTANCE_LABEL_NAMES, "source")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from sparkctl.model.finding import Severity
 from sparkctl.model.node import NodeName
@@ -43,11 +43,6 @@ _CONFLICT_REASONS = {
 }
 
 
-def describe_conflicts(conflicts: Iterable[SwitchConflict]) -> str:
-    """Return why an instance has to stop."""
-    return ", ".join(_CONFLICT_REASONS[one] for one in conflicts)
-
-
 def summarize_switch_plan(plan: SwitchPlan) -> str:
     """Return the result of a plan as one sentence."""
     where = " and ".join(plan.nodes)
@@ -65,8 +60,7 @@ def summarize_switch_plan(plan: SwitchPlan) -> str:
 
 
 def describe_rollback_window(plan: SwitchPlan) -> str | None:
-    """Return until when the stopped models can be started again, or that they cannot; None if nothing stops or the
-    plan switches nothing."""
+    """Return until when, if at all, the stopped models can be started again; None if nothing stops."""
     if not plan.stops or plan.obstacles or plan.is_there:
         return None
     new, old = distinguish_names(plan.instance, plan.stops)
@@ -80,18 +74,18 @@ def describe_rollback_window(plan: SwitchPlan) -> str | None:
             f"the containers of {' and '.join(old)} are kept until {new} is ready; if it does not get "
             "ready, it is left as it failed, and they stay stopped until sparkctl abort (--no-rollback)"
         )
+    unproved = " and ".join(plan.unproved)
     return (
         f"the containers of {' and '.join(old)} are kept until {new} is ready, and started again if it does "
         "not get ready"
-    )
+    ) + (f"; {unproved}: not proved so far, so nobody waits for it then" if unproved else "")
 
 
 def describe_switch_step(step: SwitchStep, instance: str, stops: Sequence[str], *, is_done: bool = False) -> str:
-    """Return what a step does or, if it is done, did; ``stops`` are the names of the stopped models, empty if not
-    known."""
+    """Return what a step does or, if it is done, did; ``stops``: the stopped models, empty if not known."""
     instance, names = distinguish_names(instance, stops)
     old = " and ".join(names) or "what was there"
-    its, serve = ("its", "serves") if len(names) <= 1 else ("their", "serve")
+    its, serve, run = ("its", "serves", "runs") if len(names) <= 1 else ("their", "serve", "run")
     going, done = {
         SwitchStep.CHECKING: (f"checking what can fail, while {old} {serve}", "checked what can fail"),
         SwitchStep.STOPPING: (
@@ -107,15 +101,14 @@ def describe_switch_step(step: SwitchStep, instance: str, stops: Sequence[str], 
             f"{instance} is removed: its log is saved, its containers are gone",
         ),
         SwitchStep.RESTORING: (f"starting {old} again", f"{old} started again"),
-        SwitchStep.RESTORED: (f"{old} {serve} again", f"{old} {serve} again"),
+        SwitchStep.RESTORED: (f"{old} {run} again", f"{old} {run} again"),
         SwitchStep.LEFT: (f"{instance} is left as it failed", f"{instance} is left as it failed"),
     }[step]
     return done if is_done else going
 
 
 def get_memory_before_switch(change: NodeSwitchPlan, bars: Mapping[NodeName, MemoryBar]) -> MemoryBar | None:
-    """Return a Spark's memory now: as sampled (``bars``), else as the plan saw it, where page cache counts as free;
-    None if neither is known."""
+    """Return a Spark's memory as sampled, else as the plan saw it (page cache is free there); None if not known."""
     if (seen := bars.get(change.node)) is not None:
         return seen
     if change.total is None or change.available is None:
@@ -211,7 +204,8 @@ def _render_before(
     for one in change.tenants:
         rows.append(_render_instance(one, columns, "stops" if one.must_stop else "stays"))
         if one.must_stop:
-            why = make_row(Span(" " * (_LABEL_COLUMNS + 2) + describe_conflicts(one.conflicts), TextStyle.LABEL))
+            reasons = ", ".join(_CONFLICT_REASONS[each] for each in one.conflicts)
+            why = make_row(Span(" " * (_LABEL_COLUMNS + 2) + reasons, TextStyle.LABEL))
             rows += wrap_rows([why], columns)
     return rows
 

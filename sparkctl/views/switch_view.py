@@ -390,17 +390,12 @@ def _list_moving_instances(
     for seen in scene.glances.values():
         for one in seen.view.instances:
             stops = one.phase is Phase.STOPPING
-            is_new = step is SwitchStep.STARTING and one.name in _list_new_names(progress) and not stops
+            is_new = step is SwitchStep.STARTING and one.name in (*progress.needs, progress.instance) and not stops
             is_old = step is SwitchStep.RESTORING and one.name != progress.instance and not stops
             goes = step is SwitchStep.STOPPING and stops and (not old or one.name in old)
             if one.ours and one.phase in TRANSITION_PHASES and (is_new or is_old or goes):
                 found.append((seen, one))
     return found
-
-
-def _list_new_names(progress: SwitchProgress) -> tuple[str, ...]:
-    """Return the instances that a switch starts: what the new one needs, and the new one."""
-    return (*progress.needs, progress.instance)
 
 
 def _choose_step_symbol(one: Taken, *, goes_on: bool, is_asked: bool) -> tuple[str, TextStyle]:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from sparkctl.model.engine_metrics import DraftAcceptance, EngineActivity, EngineMeter
+from sparkctl.model.engine_metrics import EngineActivity, EngineMeter
 from sparkctl.model.fabric_route import find_idle_lanes
 from sparkctl.model.finding import FindingKind, Severity, sort_by_severity
 from sparkctl.model.instance import InstanceView
@@ -104,11 +104,8 @@ def _list_acceptance_cells(numbers: EngineMeter, drafted: int | None) -> list[st
         return []  # no drafts are configured, or it is not known
     if seen is None:
         return [f"accepts {words.UNKNOWN}", f"{drafted} drafts a step"]
-    return ["accepts " + words.format_draft_acceptance(numbers, drafted), *_list_position_cells(seen)]
-
-
-def _list_position_cells(seen: DraftAcceptance) -> list[str]:
-    return [f"by position {words.format_position_acceptance(seen)}"] if seen.per_position else []
+    positions = [f"by position {words.format_position_acceptance(seen)}"] if seen.per_position else []
+    return ["accepts " + words.format_draft_acceptance(numbers, drafted), *positions]
 
 
 def _format_bandwidth(one: InstanceView, seen: Bandwidth | None) -> list[str]:
@@ -206,8 +203,7 @@ def _fit_height(views: Sequence[NodeTelemetryView], style: _TopFormat, height: i
 
 
 def _list_optional_items(views: Sequence[NodeTelemetryView]) -> list[tuple[str, str]]:
-    """Return the optional items, the most important first: remedies of the worst findings, their evidence, then the
-    rest."""
+    """Return the optional items, the most important first: remedies of the worst findings, evidence, then the rest."""
     there = [view for view in views if view.state is NodeState.OK]
     found = sort_by_severity([one for view in there for one in view.findings])
     ranked = [
@@ -428,7 +424,6 @@ def _format_share(share: float | None) -> str:
 
 
 def build_top_json(views: Sequence[NodeTelemetryView]) -> dict[str, object]:
-    """Return the document of ``top --json``."""
     return {
         "schema": 1,
         "nodes": [_build_node_json(view) for view in views],

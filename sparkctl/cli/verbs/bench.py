@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 from click.core import ParameterSource
 
+from sparkctl.cli import stderr, stdout
 from sparkctl.cli.options import (
     PreparedVerb,
     RequestCommand,
@@ -24,6 +25,7 @@ from sparkctl.cli.options import (
     select_rank_nodes,
     wide_document_option,
 )
+from sparkctl.errors import InvalidInput, SparkctlError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -282,7 +284,6 @@ def _prepare_start(
     """
     from sparkctl.commands.bench.run_bench import refuse_without_tokens
     from sparkctl.commands.start.start_request import build_start_request
-    from sparkctl.errors import SparkctlError
     from sparkctl.profiles.profile_library import ProfileLibrary
 
     try:
@@ -329,7 +330,6 @@ def list_command(as_json: bool) -> int:
     sparkctl bench list
     sparkctl bench list --json
     """
-    from sparkctl.cli import stdout
     from sparkctl.history.bench_store import BenchStore
     from sparkctl.model.json_codec import to_json_data
     from sparkctl.views.bench_view import render_list
@@ -363,7 +363,6 @@ def show_command(number: int, form: str, as_json: bool, plot: bool, png: Path | 
     sparkctl bench show 3
     sparkctl bench show 3 --as llama-benchy > result.json
     """
-    from sparkctl.cli import stdout
     from sparkctl.history.bench_store import BenchStore
     from sparkctl.model.json_codec import to_json_data
     from sparkctl.views.bench_view import build_leaderboard_document, render_run
@@ -387,7 +386,6 @@ def show_command(number: int, form: str, as_json: bool, plot: bool, png: Path | 
 
 def _show_pictures(runs: Sequence[BenchRun], plot: bool, png: Path | None, svg: Path | None) -> None:
     """Plot in the terminal, and write the pictures that were asked for."""
-    from sparkctl.cli import stderr, stdout
     from sparkctl.views import bench_chart
 
     if not (plot or png or svg):
@@ -438,7 +436,6 @@ def compare_command(
     the newest two of different profiles. "not distinguishable" means that the values of A and B overlap; of a kind of text,
     that A is faster with some prompts and B with others.
     """
-    from sparkctl.cli import stdout
     from sparkctl.history.bench_store import BenchStore, compare_benches
     from sparkctl.views import bench_view
 
@@ -468,7 +465,6 @@ def _refuse_kinds_of_text(*runs: BenchRun) -> None:
 
 def _find_reference(run: BenchRun) -> Sequence[Reference]:
     """Return what the sources of a run's profile measured: of the recorded one, else of the known one with its name and image."""
-    from sparkctl.errors import SparkctlError
     from sparkctl.history.start_diff import load_recorded_reference
     from sparkctl.profiles.profile_library import ProfileLibrary
 
@@ -483,8 +479,6 @@ def _find_reference(run: BenchRun) -> Sequence[Reference]:
 
 def _refuse_several_by_domain(instances: Sequence[str]) -> NoReturn:
     """Raise `InvalidInput` with the commands that measure each instance by kind of text, and compare two."""
-    from sparkctl.errors import InvalidInput
-
     each = [f"sparkctl bench {shlex.quote(one)} --by-domain --start" for one in instances]
     pair = shlex.join(instances[:2])
     raise InvalidInput(
@@ -493,8 +487,6 @@ def _refuse_several_by_domain(instances: Sequence[str]) -> NoReturn:
 
 
 def _choose_runs(store: BenchStore, before: str | None, after: str | None) -> tuple[BenchRun, BenchRun]:
-    from sparkctl.errors import InvalidInput
-
     runs = tuple(run for run in store.list_runs() if run.results or run.domains)  # one may be at its first cell
 
     def pick(name: str) -> BenchRun | None:

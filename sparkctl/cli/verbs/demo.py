@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -13,7 +15,9 @@ from typing import Any, Protocol
 
 import click
 
+from sparkctl.cli import stderr, stdout
 from sparkctl.clock import Clock
+from sparkctl.files import APP_NAME, config_dir, read_only_profiles_dir, remove_abandoned_directories, user_profiles_dir
 from sparkctl.history.expected_durations import compute_model_key
 from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.phase import Phase, PhaseDuration
@@ -193,8 +197,6 @@ def demo_command(
 
 def _run_demo_verb(verb: tuple[str, ...], scenario: str, speed: float) -> int:
     """Run a verb on simulated Sparks, and explain that what it started ends with the command."""
-    from sparkctl.cli import stderr
-
     with _temporary_home(scenario, speed=speed) as home:
         _seed_history(home, scenario, speed)
         code = _invoke_verb(verb)
@@ -254,7 +256,6 @@ def _run_simulator(scenario: str, **pace: Any) -> Iterator[tuple[Path, Path]]:
     """Run two simulated Sparks. Yields the path of their config, and a temporary home directory."""
     import logging
 
-    from sparkctl.files import remove_abandoned_directories
     from sparkctl.simulator import DIRECTORY_PREFIX, run_in_background
 
     pace.setdefault("report_taken_port", _print_taken_port)
@@ -275,8 +276,6 @@ def _run_simulator(scenario: str, **pace: Any) -> Iterator[tuple[Path, Path]]:
 
 def _print_taken_port(address: str) -> None:
     """Explain that a simulated engine does not answer at the address that is shown for it."""
-    from sparkctl.cli import stderr
-
     stderr.print_message(
         f"another program of this machine has {address}: whoever asks there does not reach the simulated engine; "
         "`sparkctl tunnel` gives it another port",
@@ -292,8 +291,6 @@ def _temporary_home(scenario: str, **pace: Any) -> Iterator[Path]:
         yield home
         has_written = _list_profile_stamps(home) != before
     if has_written:
-        from sparkctl.cli import stderr
-
         stderr.print_message(_PROFILES_LOST_MESSAGE)
 
 
@@ -352,10 +349,6 @@ def _invoke_verb(verb: tuple[str, ...]) -> int:
 
 def _copy_config(home: Path) -> None:
     """Copy the operator's config without the profiles, which are read in place."""
-    import shutil
-
-    from sparkctl.files import APP_NAME, config_dir, user_profiles_dir
-
     profiles = user_profiles_dir()
 
     def list_ignored_names(directory: str, names: list[str]) -> set[str]:
@@ -371,8 +364,6 @@ def _copy_config(home: Path) -> None:
 @contextmanager
 def _use_directories(config: Path, home: Path) -> Iterator[None]:
     """Point the environment at directories under ``home`` and at ``config``; the user's ~/.ssh/config does not apply."""
-    from sparkctl.files import read_only_profiles_dir, user_profiles_dir
-
     changed = {
         "SPARKCTL_PROFILES_BENEATH": str(read_only_profiles_dir() or user_profiles_dir()),
         "SPARKCTL_CONFIG": str(config),
@@ -398,9 +389,6 @@ def _use_directories(config: Path, home: Path) -> Iterator[None]:
 def _serve_simulator(scenario: str, speed: float) -> int:
     """Print how to reach the simulated Sparks and wait for Ctrl-C."""
     import signal
-    import threading
-
-    from sparkctl.cli import stderr, stdout
 
     with _run_simulator(scenario, speed=speed) as (config, home):
         _seed_history(home, scenario, speed)

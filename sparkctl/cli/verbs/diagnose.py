@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 from click.shell_completion import CompletionItem
 
+from sparkctl.cli import stderr, stdout
 from sparkctl.cli.options import (
     complete_logged_instances,
     create_context,
@@ -17,7 +18,8 @@ from sparkctl.cli.options import (
     node_option,
     select_configured_nodes,
 )
-from sparkctl.engines import engine_names
+from sparkctl.engines import engine_names, load_engine
+from sparkctl.errors import ExitCode
 
 if TYPE_CHECKING:
     from sparkctl.commands.diagnose_file import DiagnosisReport
@@ -84,8 +86,6 @@ def diagnose_command(
     _print_diagnosis(found, as_json=as_json, explain=explain)
     if submit is not None:
         _store_log(Path(str(log)), found, submit)
-    from sparkctl.errors import ExitCode
-
     return int(ExitCode.UNREACHABLE if found.silent else ExitCode.DONE)
 
 
@@ -98,8 +98,6 @@ def _diagnose_source(
         if node:
             raise click.UsageError("--node needs an instance", ctx)
         if sys.stdin.isatty():
-            from sparkctl.cli import stderr
-
             stderr.print_message("paste the log, then Ctrl-D on an empty line")
         from sparkctl.logs.log_file import refuse_endless_stdin
 
@@ -131,7 +129,6 @@ def _looks_like_path(word: str) -> bool:
 
 
 def _store_log(path: Path, found: DiagnosisReport, directory: Path) -> None:
-    from sparkctl.cli import stderr
     from sparkctl.commands.diagnose_file import store_masked_log
 
     log, about = store_masked_log(path, found, directory)
@@ -141,8 +138,6 @@ def _store_log(path: Path, found: DiagnosisReport, directory: Path) -> None:
 
 
 def _print_diagnosis(found: DiagnosisReport, *, as_json: bool, explain: bool) -> None:
-    from sparkctl.cli import stderr, stdout
-    from sparkctl.engines import load_engine
     from sparkctl.views.diagnosis_view import build_diagnosis_json, build_reading_json, format_diagnosis, format_reading
     from sparkctl.views.text.line_wrap import wrap_line
 
@@ -163,7 +158,6 @@ def _print_diagnosis(found: DiagnosisReport, *, as_json: bool, explain: bool) ->
 
 
 def _list_causes(as_json: bool) -> int:
-    from sparkctl.cli import stdout
     from sparkctl.model.verdict import CAUSE_MEANINGS
     from sparkctl.views.diagnosis_view import format_causes
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from sparkctl.cli import stderr, stdout
 from sparkctl.cli.options import (
     PreparedVerb,
     RequestCommand,
@@ -89,7 +90,6 @@ def _prepare_collection(nodes: Sequence[Node], file: str, *, names_nodes: bool) 
     """Return the request for the bundle; its path is printed on stdout."""
     import time
 
-    from sparkctl.cli import stderr, stdout
     from sparkctl.cli.event_printers import TextPrinter
     from sparkctl.commands.doctor_bundle import CollectSupportBundle, SupportBundle
     from sparkctl.files import config_file, read_regular_file
@@ -117,7 +117,6 @@ def _prepare_collection(nodes: Sequence[Node], file: str, *, names_nodes: bool) 
 
 
 def _create_findings_printer(names: Sequence[str], *, at_once: bool) -> EventPrinter:
-    from sparkctl.cli import stderr, stdout
     from sparkctl.cli.event_printers import TextPrinter
     from sparkctl.model.events import CheckCompleted, CommandEnded, Event, FindingReported
     from sparkctl.views.finding_view import format_finding

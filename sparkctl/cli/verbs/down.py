@@ -20,6 +20,7 @@ from sparkctl.cli.options import (
     select_configured_nodes,
 )
 from sparkctl.errors import InvalidInput
+from sparkctl.files import state_dir
 
 
 @click.command("down", cls=RequestCommand, short_help="Stop an instance and wait until its memory is back.")
@@ -67,7 +68,6 @@ def down_command(
     that reaches the node stops it. Exit 5: something is left behind; the message names what holds it.
     """
     from sparkctl.commands.stop.stop_instance import StopInstance
-    from sparkctl.files import state_dir
     from sparkctl.history.operation_history import OperationHistory
     from sparkctl.profiles.profile_library import ProfileLibrary
 

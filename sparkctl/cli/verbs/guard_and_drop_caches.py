@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sparkctl.cli import verb_runner
+from sparkctl.cli import stdout, verb_runner
 from sparkctl.cli.options import (
     PreparedVerb,
     RequestCommand,
@@ -19,6 +19,7 @@ from sparkctl.cli.options import (
     parse_duration_option,
     select_configured_nodes,
 )
+from sparkctl.errors import ExitCode
 
 if TYPE_CHECKING:
     from sparkctl.cli.verb_runner import EventPrinter
@@ -61,9 +62,7 @@ def guard_status_command(node: tuple[str, ...], as_json: bool) -> int:
     sparkctl guard status
     sparkctl guard status --node spark1 --json
     """
-    from sparkctl.cli import stdout
     from sparkctl.commands.arm_guard import read_guard_status
-    from sparkctl.errors import ExitCode
     from sparkctl.model.guard_state import GuardRunState
     from sparkctl.model.json_codec import to_json_data
     from sparkctl.views.guard_view import format_guard_status
@@ -166,7 +165,6 @@ def drop_caches_command(node: tuple[str, ...], as_json: bool) -> PreparedVerb:
 
 
 def _create_cache_drop_printer() -> EventPrinter:
-    from sparkctl.cli import stdout
     from sparkctl.cli.event_printers import TextPrinter
     from sparkctl.model.events import CachesDropped, Event
     from sparkctl.views.event_text import format_cache_table

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import click
 
+from sparkctl import __version__
+from sparkctl.cli import stdout
 from sparkctl.cli.help_formatter import fill_words, fit_example_lines
 
 _ABBREVIATION = re.compile(r"\boom\b")  # as engines and the demo's faults write it
@@ -33,9 +35,6 @@ def help_command(ctx: click.Context, words: tuple[str, ...], as_man: bool) -> in
     sparkctl help memory-fit
     sparkctl help up --man > ~/.local/share/man/man1/sparkctl-up.1
     """
-    from sparkctl import __version__
-    from sparkctl.cli import stdout
-
     root = ctx.find_root()
     words = () if words == ("topics",) else words
     if titled := _find_titled_page(words):
@@ -153,7 +152,6 @@ def _find_headings(words: str) -> list[tuple[str, str, list[str]]]:
 
 def _fit_terminal(lines: Sequence[str]) -> list[str]:
     """Return lines of a page (Markdown) as text that fits the terminal, its headings bold; in a pipe as they are."""
-    from sparkctl.cli import stdout
     from sparkctl.views.text.styled_text import Span, TextStyle
 
     if (columns := stdout.terminal_columns(sys.stdout)) is None:
@@ -277,7 +275,6 @@ def completion_command(ctx: click.Context, shell: str | None) -> int:
         raise click.UsageError("for which shell? bash, zsh or fish", ctx)
     from click.shell_completion import get_completion_class
 
-    from sparkctl.cli import stdout
     from sparkctl.cli.main import sparkctl_command
 
     kind = get_completion_class(shell)

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from sparkctl.cli import stderr, stdout
 from sparkctl.cli.options import complete_nodes, complete_profiles, json_document_option
+from sparkctl.errors import InvalidInput, SparkctlError, format_did_you_mean
 
 if TYPE_CHECKING:
     from sparkctl.history.model import OperationRecord
@@ -57,8 +59,6 @@ def history_command(
 
     The history is stored only on this machine and contains no secrets. Exit 2 if the file cannot be read.
     """
-    from sparkctl.errors import InvalidInput
-
     history = _open_history()
     words = words[1:] if words in (("list",), ("ls",)) else words
     if len(words) == 1 and words[0].isascii() and words[0].isdigit():
@@ -97,7 +97,6 @@ def _print_history(
     failed: bool,
     refused: bool,
 ) -> int:
-    from sparkctl.cli import stdout
     from sparkctl.views.history_view import build_history_json, render_history
 
     found = history.list_operations(profile, node, failed=failed, refused=refused, most=last)
@@ -115,8 +114,6 @@ def _print_history(
 
 
 def _print_operation(history: OperationHistory, number: int, as_json: bool) -> int:
-    from sparkctl.cli import stdout
-    from sparkctl.errors import InvalidInput
     from sparkctl.history.start_diff import diff_starts
     from sparkctl.views.history_view import build_operation_json, build_operation_sections, render_sections
     from sparkctl.views.text.line_wrap import wrap_styled_line
@@ -145,9 +142,6 @@ def _print_operation(history: OperationHistory, number: int, as_json: bool) -> i
 
 def _report_file_errors(history: OperationHistory) -> None:
     """Print what is wrong with the history file. Raises `InvalidInput` if nothing in it can be read."""
-    from sparkctl.cli import stderr
-    from sparkctl.errors import InvalidInput
-
     word = history.take_warning()
     if word is not None and history.is_unreadable:
         raise InvalidInput(word, "the file is kept; move it away and sparkctl begins a new history")
@@ -156,7 +150,6 @@ def _report_file_errors(history: OperationHistory) -> None:
 
 
 def _check_profile_name(history: OperationHistory, profile: str) -> None:
-    from sparkctl.errors import InvalidInput, format_did_you_mean
     from sparkctl.profiles.profile_library import ProfileLibrary
 
     names = ProfileLibrary().list_names()
@@ -170,7 +163,6 @@ def _check_profile_name(history: OperationHistory, profile: str) -> None:
 
 def _check_node_name(history: OperationHistory, node: str) -> None:
     from sparkctl.config import load_config
-    from sparkctl.errors import InvalidInput, SparkctlError, format_did_you_mean
 
     try:
         known = {str(one.name) for one in load_config().nodes}

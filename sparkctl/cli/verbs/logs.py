@@ -20,7 +20,7 @@ from sparkctl.cli.options import (
     parse_duration_option,
     select_configured_nodes,
 )
-from sparkctl.errors import InvalidInput
+from sparkctl.errors import InvalidInput, NodeError
 
 if TYPE_CHECKING:
     from sparkctl.context import CommandContext
@@ -94,7 +94,6 @@ async def _find_only_instance(context: CommandContext, nodes: Sequence[Node], fl
 
     ``flags``: what was typed besides, for the commands to choose from.
     """
-    from sparkctl.errors import NodeError
     from sparkctl.model.node import NodeState
     from sparkctl.monitor.node_status import read_node_statuses
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from contextlib import aclosing
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from sparkctl.cli import verb_runner
+from sparkctl.cli import stderr, stdout, verb_runner
 from sparkctl.cli.options import create_context, node_option, select_configured_nodes
+from sparkctl.cli.verb_runner import run_until_interrupt
+from sparkctl.errors import ExitCode, InvalidInput
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -105,8 +108,6 @@ def metrics_command(node: tuple[str, ...], serve: int | None) -> int:
 
 
 async def _print_metrics(context: CommandContext, nodes: Sequence[Node]) -> int:
-    from sparkctl.cli import stderr, stdout
-    from sparkctl.errors import ExitCode
     from sparkctl.model.node import NodeState
     from sparkctl.monitor.watch_nodes import read_load_views
     from sparkctl.views.prometheus_metrics import render_metrics
@@ -123,11 +124,7 @@ async def _print_metrics(context: CommandContext, nodes: Sequence[Node]) -> int:
 async def _serve_metrics(context: CommandContext, nodes: Sequence[Node], port: int) -> int:
     """Keep an agent running on each node and answer each scrape with the latest values."""
     import threading
-    from contextlib import aclosing
 
-    from sparkctl.cli import stderr, stdout
-    from sparkctl.cli.verb_runner import run_until_interrupt
-    from sparkctl.errors import InvalidInput
     from sparkctl.model.node import NodeState
     from sparkctl.monitor.node_views import NodeTelemetryView
     from sparkctl.monitor.sampler import BACKGROUND_INTERVAL

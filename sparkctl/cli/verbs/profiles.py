@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import sys
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from sparkctl.cli import stderr, stdout
 from sparkctl.cli.options import (
     VerbGroup,
     complete_profiles,
@@ -19,6 +21,8 @@ from sparkctl.cli.options import (
     node_option,
     select_one_node,
 )
+from sparkctl.errors import ExitCode, InvalidInput, OperationRefused
+from sparkctl.model.text.sanitize import sanitize_line
 
 if TYPE_CHECKING:
     from sparkctl.commands.import_profile import ImportedProfile
@@ -64,9 +68,7 @@ def new_command(ctx: click.Context, name: str, base: str | None, overrides: tupl
     sparkctl profiles new mine --from hf:Qwen/Qwen3-8B     a model without a profile
     sparkctl profiles new mine                             an example to edit
     """
-    from sparkctl.cli import stderr, stdout
     from sparkctl.commands.start.check_fit import propose_profile
-    from sparkctl.errors import InvalidInput
     from sparkctl.profiles.field_types import check_name
     from sparkctl.profiles.profile_edit import set_field_in_text
     from sparkctl.profiles.profile_library import ProfileLibrary
@@ -100,8 +102,6 @@ def new_command(ctx: click.Context, name: str, base: str | None, overrides: tupl
 
 def _check_new_profile(profile: Profile) -> None:
     """Print the check's warnings. Raises `InvalidInput` for a flag that the engine's version does not take."""
-    from sparkctl.cli import stderr
-    from sparkctl.errors import InvalidInput
     from sparkctl.profiles.profile_lint import list_start_warnings
 
     found = list_start_warnings(profile)
@@ -125,10 +125,8 @@ def edit_command(name: str) -> int:
 
     Exit 2 if the check finds an error.
     """
-    from sparkctl.cli import stderr
     from sparkctl.cli.verbs.shell import run_program
     from sparkctl.engines.lint import LintSeverity
-    from sparkctl.errors import ExitCode
     from sparkctl.profiles.profile_editor import ProfileEdit
     from sparkctl.views.profiles.lint_view import format_lint
 
@@ -158,8 +156,6 @@ def rename_command(ctx: click.Context, name: str, new_name: str) -> int:
     sparkctl profiles rename mine qwen-long
     sparkctl profiles list
     """
-    from sparkctl.cli import stdout
-    from sparkctl.errors import InvalidInput
     from sparkctl.profiles.field_types import check_name
     from sparkctl.profiles.profile_edit import read_source
     from sparkctl.profiles.profile_library import ProfileLibrary
@@ -195,7 +191,6 @@ def remove_command(name: str, yes: bool) -> int:
     """
     from sparkctl.cli import stderr, verb_runner
     from sparkctl.cli.terminal_prompter import confirm
-    from sparkctl.errors import OperationRefused
     from sparkctl.profiles.profile_library import ProfileLibrary
 
     library = ProfileLibrary()
@@ -213,8 +208,6 @@ def remove_command(name: str, yes: bool) -> int:
 
 def _find_own_file(library: ProfileLibrary, name: str) -> Path:
     """Return the operator's file of a profile. Raises `InvalidInput` for a shipped one."""
-    from sparkctl.errors import InvalidInput
-
     path = library.find_profile_file(name)
     if not library.is_writable(path):
         what = (
@@ -230,7 +223,6 @@ def _find_own_file(library: ProfileLibrary, name: str) -> Path:
 
 def _refuse_base(library: ProfileLibrary, name: str) -> None:
     """Raise `InvalidInput` where other profiles extend this one."""
-    from sparkctl.errors import InvalidInput
     from sparkctl.profiles.yaml_reader import read_yaml
 
     heirs = []
@@ -250,7 +242,6 @@ def _refuse_base(library: ProfileLibrary, name: str) -> None:
 
 def _write_new_file(path: Path, content: str | bytes) -> None:
     """Write a file that does not exist yet."""
-    from sparkctl.errors import InvalidInput
     from sparkctl.files import write_whole_file
 
     try:
@@ -388,13 +379,8 @@ def import_command(
 
 
 def _read_source(source: tuple[str, ...]) -> str:
-    """Return the source: stdin for a dash, one word unchanged, several words joined to a shell line.
-
-    Raises `InvalidInput` for several files.
-    """
+    """Return stdin for a dash, one word unchanged, several words as a shell line. Raises `InvalidInput` for several files."""
     if len(source) > 1 and all(Path(word).is_file() for word in source):
-        from sparkctl.errors import InvalidInput
-
         raise InvalidInput(
             f"{len(source)} files: one is imported at a time", f"sparkctl profiles import {shlex.quote(source[0])}"
         )
@@ -404,7 +390,6 @@ def _read_source(source: tuple[str, ...]) -> str:
 
 
 def _print_report(found: ImportedProfile, as_json: bool) -> None:
-    from sparkctl.cli import stderr, stdout
     from sparkctl.views.profiles.profile_view import build_import_json, format_import_report
 
     if as_json:
@@ -446,7 +431,6 @@ def export_command(name: str, form: str, overrides: tuple[str, ...]) -> int:
     sparkctl profiles export qwen36 --as compose > compose.yaml
     sparkctl profiles export qwen36 --as systemd | ssh spark1 'sudo tee /etc/systemd/system/qwen36.service'
     """
-    from sparkctl.cli import stderr, stdout
     from sparkctl.engines import load_engine
     from sparkctl.profiles.exporters.yaml_exporter import build_portable_launch
     from sparkctl.profiles.profile_library import ProfileLibrary
@@ -492,7 +476,6 @@ def list_command(names_only: bool, as_json: bool) -> int:
     sparkctl profiles list
     sparkctl profiles list --json
     """
-    from sparkctl.cli import stderr, stdout
     from sparkctl.model.json_codec import to_json_data
     from sparkctl.profiles.profile_library import ProfileLibrary
     from sparkctl.views.profiles.profile_view import format_profile_list
@@ -523,7 +506,6 @@ def show_command(name: str, overrides: tuple[str, ...], as_json: bool) -> int:
     sparkctl profiles show qwen36-vllm
     sparkctl profiles show qwen36-vllm --set args.max-model-len=32768 --json
     """
-    from sparkctl.cli import stdout
     from sparkctl.profiles.profile_library import ProfileLibrary
     from sparkctl.views.profiles.profile_view import build_profile_json, render_profile
 
@@ -553,12 +535,9 @@ def check_command(files: tuple[str, ...], engine_version: str | None, fix: bool,
 
     Prints a line for each finding: file:line:column: level[kind]: message. Exit 2 if one is an error.
     """
-    from sparkctl.cli import stderr, stdout
     from sparkctl.engines.lint import LintSeverity
-    from sparkctl.errors import ExitCode, InvalidInput
     from sparkctl.files import state_dir
     from sparkctl.history.operation_history import OperationHistory
-    from sparkctl.model.text.sanitize import sanitize_line
     from sparkctl.profiles.field_types import normalize_version
     from sparkctl.profiles.profile_editor import fix_profile_file
     from sparkctl.profiles.profile_library import ProfileLibrary
@@ -595,7 +574,6 @@ def check_command(files: tuple[str, ...], engine_version: str | None, fix: bool,
 def _find_writable_file(library: ProfileLibrary, text: str) -> Path:
     """Return the file to fix. Raises `InvalidInput` for a shipped profile, whose changes an update would undo, and for a
     profile that the demo only reads."""
-    from sparkctl.errors import InvalidInput
     from sparkctl.profiles.yaml_reader import quote_source
 
     path = _find_file(library, text)
@@ -613,8 +591,6 @@ def _find_writable_file(library: ProfileLibrary, text: str) -> Path:
 
 def _find_file(library: ProfileLibrary, text: str) -> Path:
     """Return the file of that path if it exists or looks like a path, else the file of the profile with that name."""
-    from pathlib import Path
-
     path = Path(text).expanduser()
     return (
         path if path.is_file() or "/" in text or path.suffix in (".yaml", ".yml") else library.find_profile_file(text)
@@ -629,9 +605,6 @@ def schema_command() -> int:
     sparkctl profiles schema
     sparkctl profiles schema > ~/.config/sparkctl/profile.schema.json
     """
-    import json
-
-    from sparkctl.cli import stdout
     from sparkctl.profiles.profile_library import profile_json_schema
 
     stdout.print_line(json.dumps(profile_json_schema(), indent=2))

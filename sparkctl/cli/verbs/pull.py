@@ -163,14 +163,12 @@ def sync_command(
 
 
 def create_pull_printer() -> EventPrinter:
-    """Return the printer of what comes."""
     from sparkctl.cli.event_printers import TextPrinter
 
     return TextPrinter("stopping ...")
 
 
 def create_transfer_printer() -> EventPrinter:
-    """Return the printer of what moves."""
     from sparkctl.cli.event_printers import TextPrinter
 
     return TextPrinter("stopping; what has arrived is kept ...")

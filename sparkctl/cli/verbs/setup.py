@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from dataclasses import replace as changed
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from sparkctl.cli import verb_runner
+from sparkctl.cli import stderr, stdout, verb_runner
 from sparkctl.cli.options import (
     PreparedVerb,
     RequestCommand,
@@ -18,6 +21,7 @@ from sparkctl.cli.options import (
     parse_duration_option,
     select_configured_nodes,
 )
+from sparkctl.errors import ExitCode, InvalidInput, SparkctlError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -56,9 +60,7 @@ def init_command(
     On a terminal it asks for a key file where no key opens a node, and offers to put your public key there. Then it shows
     what `sparkctl setup` would change, asks, and names a profile that fits.
     """
-    from sparkctl.cli import stderr, stdout
     from sparkctl.config import write_config
-    from sparkctl.errors import ExitCode, InvalidInput
     from sparkctl.files import config_file
 
     _check_paths(identity, models)
@@ -88,8 +90,6 @@ def init_command(
 
 def _judge_visits(tested: list[ConnectionCheck]) -> int:
     """Return the exit code of the connections alone: a set-up that was declined is no failure."""
-    from sparkctl.errors import ExitCode
-
     return int(ExitCode.UNREACHABLE if any(visit.problem for visit in tested) else ExitCode.DONE)
 
 
@@ -99,9 +99,6 @@ def _has_terminal() -> bool:
 
 async def _offer_profile(nodes: list[Node]) -> None:
     """Print the command that starts a profile that fits, or that first gets what it lacks."""
-    import os
-
-    from sparkctl.cli import stderr
     from sparkctl.commands.start.check_fit import suggest_profile
 
     stderr.print_message("looking for a profile that fits ...")
@@ -111,9 +108,6 @@ async def _offer_profile(nodes: list[Node]) -> None:
 
 async def _test_nodes(nodes: list[Node]) -> list[ConnectionCheck]:
     """Test one node after the other, because each may ask the operator a question; print what was found."""
-    from dataclasses import replace as changed
-
-    from sparkctl.cli import stderr
     from sparkctl.commands.doctor_checks import check_connection
 
     context = create_context()
@@ -138,11 +132,7 @@ async def _test_nodes(nodes: list[Node]) -> list[ConnectionCheck]:
 
 async def _ask_for_key(node: Node) -> Node | None:
     """Ask for a key file, else offer to put the operator's public key on the node. None: neither."""
-    from dataclasses import replace as changed
-
-    from sparkctl.cli import stderr
     from sparkctl.cli.terminal_prompter import confirm, read_line
-    from sparkctl.errors import SparkctlError
     from sparkctl.transport.ssh.ssh_connection import find_public_key, install_public_key
 
     while answer := (await read_line(f"key file for {node.name} (empty: none works): ")).strip():
@@ -167,17 +157,12 @@ async def _ask_for_key(node: Node) -> Node | None:
 
 
 def _is_file(path: str) -> bool:
-    from pathlib import Path
-
     return Path(path).expanduser().is_file()
 
 
 def _parse_node_entry(entry: str, identity: str | None, models: str | None) -> Node:
     """Read NAME=[USER@]HOST[:PORT]; without NAME= the node is named after the host."""
-    from dataclasses import replace as changed
-
     from sparkctl.config import NODE_NAME_PATTERN, parse_node_address
-    from sparkctl.errors import InvalidInput
     from sparkctl.model.node import NodeName
 
     name, equals, address = entry.partition("=")
@@ -189,9 +174,6 @@ def _parse_node_entry(entry: str, identity: str | None, models: str | None) -> N
 
 
 def _ask_for_nodes(identity: str | None, models: str | None) -> list[Node]:
-    from sparkctl.cli import stderr
-    from sparkctl.errors import InvalidInput
-
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise InvalidInput(
             "stdin is not a terminal: name the nodes", "sparkctl init --node spark1=milo@spark-2a60.local"
@@ -211,9 +193,7 @@ def _ask_for_nodes(identity: str | None, models: str | None) -> list[Node]:
 
 def _ask_address(name: str) -> str | None:
     """Ask until the answer is a valid address; return None for an empty answer."""
-    from sparkctl.cli import stderr
     from sparkctl.config import parse_node_address
-    from sparkctl.errors import InvalidInput
 
     while address := str(click.prompt(f"address of {name}", default="", show_default=False, err=True)).strip():
         try:
@@ -226,7 +206,6 @@ def _ask_address(name: str) -> str | None:
 
 
 def _ask_name(default: str, taken: Collection[str]) -> str:
-    from sparkctl.cli import stderr
     from sparkctl.config import NODE_NAME_PATTERN
 
     while True:
@@ -240,8 +219,6 @@ def _ask_name(default: str, taken: Collection[str]) -> str:
 
 
 def _check_paths(identity: str | None, models: str | None) -> None:
-    from sparkctl.errors import InvalidInput
-
     if identity is not None and not _is_file(identity):
         raise InvalidInput(f"--identity {identity}: no such file", "ls ~/.ssh")
     if models is not None and not models.startswith(("/", "~/")):
@@ -249,8 +226,6 @@ def _check_paths(identity: str | None, models: str | None) -> None:
 
 
 def _check_duplicates(nodes: list[Node]) -> None:
-    from sparkctl.errors import InvalidInput
-
     names = [node.name for node in nodes]
     twins = sorted({name for name in names if names.count(name) > 1})
     if twins:
@@ -332,7 +307,6 @@ def setup_command(
 
 def create_setup_printer(*, plan_only: bool = False) -> EventPrinter:
     """Return the printer of diffs: on stdout for ``plan_only``, else on stderr."""
-    from sparkctl.cli import stderr, stdout
     from sparkctl.cli.event_printers import TextPrinter
     from sparkctl.model.events import Event, SetupPlanned
     from sparkctl.views.event_text import render_fine_part, render_setup_step
@@ -358,10 +332,8 @@ def create_setup_printer(*, plan_only: bool = False) -> EventPrinter:
 
 def _check_ssh_profile(name: str | None, nodes: Sequence[Node]) -> str | None:
     """Return the profile if its ranks log in at each other by SSH, else None. Raises `InvalidInput`."""
-    from sparkctl.cli import stderr
     from sparkctl.engines import load_engine
     from sparkctl.engines.base import EngineRank
-    from sparkctl.errors import InvalidInput
     from sparkctl.profiles.profile_library import ProfileLibrary
 
     if name is None:

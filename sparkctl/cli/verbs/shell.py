@@ -3,16 +3,18 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from sparkctl.cli import stdout, verb_runner
+from sparkctl.cli import stderr, stdout, verb_runner
 from sparkctl.cli.options import (
     PreparedVerb,
     RequestCommand,
@@ -26,7 +28,7 @@ from sparkctl.cli.options import (
     node_option,
     select_configured_nodes,
 )
-from sparkctl.errors import InvalidInput
+from sparkctl.errors import ExitCode, InvalidInput
 from sparkctl.model.node import Node
 
 if TYPE_CHECKING:
@@ -57,8 +59,6 @@ def shell_command(target: str, words: tuple[str, ...], node: str | None) -> int:
 
     `sparkctl exec` runs a command in a container.
     """
-    import os
-
     from sparkctl.config import load_config
     from sparkctl.transport.node_connection import build_container_command, build_ssh_command
 
@@ -148,10 +148,7 @@ def _run_in_container(node: Node, container: str, words: Sequence[str]) -> int:
 
 
 def find_container(instance: str, node: str | None, known: Sequence[str] = ()) -> tuple[Node, str]:
-    """Return the node and the container of a running instance; of several ranks that of the head, unless ``node`` names one.
-
-    ``known``: the nodes that the word could name, too.
-    """
+    """Return node and container of a running instance; of ranks the head's, unless ``node`` names one. ``known``: further nodes."""
     from sparkctl.monitor.node_status import read_node_statuses
     from sparkctl.monitor.node_views import choose_instance
 
@@ -206,11 +203,7 @@ def endpoints_command(instance: str | None, node: tuple[str, ...], form: str, wi
     put it in.
     Exit 3 if a node could not be read.
     """
-    from dataclasses import replace
-
-    from sparkctl.cli import stderr
     from sparkctl.commands.list_endpoints import choose_default_endpoint, list_endpoints
-    from sparkctl.errors import ExitCode, InvalidInput
     from sparkctl.views.endpoint_config import (
         api_key_variable,
         build_endpoints_json,
@@ -269,8 +262,6 @@ def endpoints_command(instance: str | None, node: tuple[str, ...], form: str, wi
 
 
 def _warn_of_default(served: Sequence[ServedEndpoint], default: ServedEndpoint | None) -> None:
-    from sparkctl.cli import stderr
-
     if default is None:
         names = ", ".join(f"{one.instance} on {one.node}" for one in served)
         stderr.print_warning(
@@ -345,9 +336,7 @@ def say_command(
 
     Exit 5: it answered, but the answer has no sound. Exit 6: no speech server runs.
     """
-    from sparkctl.cli import stderr
     from sparkctl.commands.ask_instance import speak_text
-    from sparkctl.errors import InvalidInput
     from sparkctl.model.text.units import format_duration
 
     to_stdout = output is None or str(output) == "-"

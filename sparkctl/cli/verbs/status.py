@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -20,7 +21,10 @@ from sparkctl.cli.options import (
     select_configured_nodes,
     wide_document_option,
 )
+from sparkctl.cli.verb_runner import run_until_interrupt
+from sparkctl.errors import ExitCode, SparkctlError
 from sparkctl.model.lazy_dataclass import dataclass
+from sparkctl.model.text.sanitize import sanitize_line
 
 if TYPE_CHECKING:
     from sparkctl.commands.stop.pending_stops import PendingStop
@@ -120,7 +124,6 @@ async def _print_status_once(context: CommandContext, nodes: Sequence[Node], che
 
 
 def _choose_exit_code(views: Sequence[NodeStatusView], check: bool) -> int:
-    from sparkctl.errors import ExitCode
     from sparkctl.model.node import NodeState
 
     if any(view.state is not NodeState.OK or not view.docker_known for view in views):
@@ -131,7 +134,6 @@ def _choose_exit_code(views: Sequence[NodeStatusView], check: bool) -> int:
 
 
 def _list_pending_stops(context: CommandContext, views: Sequence[NodeStatusView]) -> tuple[PendingStop, ...]:
-    """Return the pending stops of these nodes."""
     from sparkctl.commands.stop.pending_stops import PendingStopFiles
 
     names = {view.name for view in views}
@@ -144,7 +146,6 @@ def _list_pending_stops(context: CommandContext, views: Sequence[NodeStatusView]
 
 def _describe_pending_stops(context: CommandContext, views: Sequence[NodeStatusView]) -> list[str]:
     from sparkctl.commands.stop.pending_stops import COMPLETING_COMMANDS
-    from sparkctl.model.text.sanitize import sanitize_line
     from sparkctl.model.text.units import format_time_of_day
 
     return [
@@ -197,10 +198,7 @@ def _format_views(
 async def _watch_status(context: CommandContext, nodes: Sequence[Node], form: _Form) -> int:
     """Repaint on a terminal, print again elsewhere, until Ctrl-C, which is no error here."""
     import time
-    from contextlib import aclosing
 
-    from sparkctl.cli.verb_runner import run_until_interrupt
-    from sparkctl.errors import SparkctlError
     from sparkctl.model.node import NodeState
     from sparkctl.monitor.node_status import watch_node_statuses
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sparkctl.cli import verb_runner
+from sparkctl.cli import stderr, stdout, verb_runner
 from sparkctl.cli.options import (
     VerbGroup,
     create_context,
@@ -17,7 +17,9 @@ from sparkctl.cli.options import (
     json_option,
     node_option,
     select_configured_nodes,
+    select_one_node,
 )
+from sparkctl.errors import ExitCode
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.units import format_ago, format_size
 from sparkctl.views.text.line_wrap import align_cells, wrap_cells, wrap_line, wrap_styled_line
@@ -49,10 +51,8 @@ def models_command(ctx: click.Context, node: tuple[str, ...], as_json: bool) -> 
     """
     if ctx.invoked_subcommand is not None:
         return None
-    from sparkctl.cli import stdout
     from sparkctl.commands.model_places import load_all_profiles
     from sparkctl.commands.stored_models import list_models
-    from sparkctl.errors import ExitCode
     from sparkctl.model.json_codec import to_json_data
 
     context = create_context(may_ask=not as_json)
@@ -83,7 +83,6 @@ def remove_command(ctx: click.Context, name: str, node: str | None, dry_run: boo
 
     Exit 0: removed. Exit 6: refused, nothing was changed.
     """
-    from sparkctl.cli.options import select_one_node
     from sparkctl.commands.stored_models import RemoveModel
 
     def build_request() -> RemoveModel:
@@ -115,9 +114,7 @@ def images_command(ctx: click.Context, node: tuple[str, ...], as_json: bool) -> 
         if node or as_json:
             raise click.UsageError(f"options go after the command: sparkctl images {ctx.invoked_subcommand} ...", ctx)
         return None
-    from sparkctl.cli import stdout
     from sparkctl.commands.images import list_images
-    from sparkctl.errors import ExitCode
     from sparkctl.model.json_codec import to_json_data
 
     context = create_context(may_ask=not as_json)
@@ -166,10 +163,8 @@ def _ask_and_remove(
     as_json: bool,
 ) -> int:  # fmt: skip
     """Show what a request would remove, and remove it after a yes; at once with ``yes``."""
-    from sparkctl.cli import stderr
     from sparkctl.cli.event_printers import JsonPrinter, TextPrinter
     from sparkctl.cli.terminal_prompter import confirm
-    from sparkctl.errors import ExitCode
 
     is_asking = not (dry_run or yes)
     if is_asking and (as_json or not sys.stdin.isatty()):

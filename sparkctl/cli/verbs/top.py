@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from sparkctl.cli import verb_runner
+from sparkctl.cli import stderr, stdout, verb_runner
 from sparkctl.cli.options import (
     complete_nodes,
     create_context,
@@ -18,8 +19,8 @@ from sparkctl.cli.options import (
     record_options,
     select_configured_nodes,
 )
-from sparkctl.cli.verb_runner import choose_exit_code, open_recorder
-from sparkctl.errors import InvalidInput
+from sparkctl.cli.verb_runner import choose_exit_code, open_recorder, run_until_interrupt
+from sparkctl.errors import ExitCode, InvalidInput
 from sparkctl.model.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
@@ -41,14 +42,12 @@ class TopPrinter:
 
     def format_lines(self, views: Sequence[NodeTelemetryView], height: int | None = None) -> list[str]:
         """Return the views as text, shortened if it has more lines than ``height``."""
-        from sparkctl.cli import stdout
         from sparkctl.views.top_view import format_top
 
         return format_top(views, stdout.get_terminal_width(), self.explain, height)
 
     def print_views(self, views: Sequence[NodeTelemetryView]) -> None:
         """Print the views once."""
-        from sparkctl.cli import stdout
         from sparkctl.views.top_view import build_top_json
 
         if self.as_json:
@@ -99,8 +98,6 @@ def top_command(
     Page cache is memory that the kernel can reclaim; it is never counted as used. Exit 3 (--once) if a node could not be
     read.
     """
-    from sparkctl.cli import stderr, stdout
-
     if taken := [one for one in nodes if is_profile(one) and not is_configured_node(one)]:
         hints = f"sparkctl status {taken[0]} --watch\nsparkctl top --once"
         raise InvalidInput(f"{taken[0]} is a profile, and top shows nodes with all that runs there", hints)
@@ -137,7 +134,6 @@ def _play_recording(
         raise click.UsageError("either --record or --replay, not both", ctx)
     if once and speed is not None:
         raise click.UsageError("either --once, which shows the end of the recording, or --speed, not both", ctx)
-    from sparkctl.cli import stderr
     from sparkctl.clock import SystemClock
     from sparkctl.monitor.recording import load_final_views, read_recording, replay_recording
 
@@ -152,7 +148,6 @@ def _play_recording(
 async def _print_top_once(
     context: CommandContext, nodes: Sequence[Node], printer: TopPrinter, recording: EventRecorder | None
 ) -> int:
-    from sparkctl.errors import ExitCode
     from sparkctl.model.node import NodeState
     from sparkctl.monitor.watch_nodes import read_load_views
 
@@ -206,10 +201,7 @@ async def _print_updates(
     ``waits``: text begins with the first look that is complete; on a terminal, where it does not stay, after some seconds anyway.
     """
     import time
-    from contextlib import aclosing
 
-    from sparkctl.cli import stdout
-    from sparkctl.cli.verb_runner import run_until_interrupt
     from sparkctl.model.text.units import format_time_of_day
 
     painting = stdout.is_terminal() and not printer.as_json and not printer.plain

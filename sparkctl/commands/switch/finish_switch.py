@@ -90,7 +90,7 @@ class FinishSwitch(Request):
         if self.way is FinishVerb.ABANDON:
             both = f"{new}{ready} and {old} go" if old else f"{new}{ready} goes"
             return f"Give up {what}? {both}, logs saved; then neither model serves."
-        return f"Undo {what}? {new}{ready} goes{f', and {old} serves again' if old else ''}."
+        return f"Undo {what}? {new}{ready} goes{f', and {old} is started again' if old else ''}."
 
     def run(self, ctx: CommandContext) -> AsyncGenerator[Event, None]:
         return finish_switch(ctx, self)

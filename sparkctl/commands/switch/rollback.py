@@ -143,7 +143,7 @@ async def remove_partial_start(transaction: SwitchTransaction) -> None:
 
 async def restart_old_containers(transaction: SwitchTransaction) -> str:
     """Start the old containers again in their order, and watch each model as `up` does, until it is ready and gave a
-    token.
+    token; one that gave none before the switch is not waited for.
 
     Returns a sentence about the result. Raises `RollbackFailed` where one does not serve again.
     """
@@ -163,6 +163,7 @@ async def restart_old_containers(transaction: SwitchTransaction) -> str:
         models = _group_by_model(ranks)
         for later in (False, True):  # what needs another proves nothing before that is ready
             some = [model for model in models if (model[0].container_id in needy) is later]
+            some = [model for model in some if model[0].plan.instance not in transaction.journal.unproved]
             await gather_or_cancel(*(_watch_until_ready(transaction, model, running) for model in some))
     except SparkctlError as why:
         for row in rows:
@@ -187,10 +188,15 @@ async def restart_old_containers(transaction: SwitchTransaction) -> str:
                 why="the same containers, started again",
                 seconds=seconds if is_back else None,
             )
-    took, is_one = format_duration(seconds), len(transaction.journal.stops) == 1
-    transaction.report_step(SwitchStep.RESTORING, f"started again and ready after {took}")
-    _, names = distinguish_names(transaction.journal.instance, transaction.journal.stops)
-    return f"{' and '.join(names)} {'serves' if is_one else 'serve'} again after {took}"
+    journal, took = transaction.journal, format_duration(seconds)
+    unproved, is_one = " and ".join(journal.unproved), len(journal.stops) == 1
+    transaction.report_step(SwitchStep.RESTORING, f"started again{'' if unproved else f' and ready after {took}'}")
+    names = " and ".join(distinguish_names(journal.instance, journal.stops)[1])
+    if unproved:
+        return (
+            f"{names} {'runs' if is_one else 'run'} again; nobody waited for {unproved}, not proved before the switch"
+        )
+    return f"{names} {'serves' if is_one else 'serve'} again after {took}"
 
 
 async def _inspect_old_container(transaction: SwitchTransaction, node: NodeName, container: str) -> NodeContainer:

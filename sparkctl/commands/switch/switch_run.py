@@ -33,10 +33,13 @@ from sparkctl.context import CommandContext
 from sparkctl.errors import NodeError, NodeUnreachable, OperationRefused, SparkctlError
 from sparkctl.model.container import Container
 from sparkctl.model.events import CommandEnded, Emit, Outcome, SwitchPlanned, WarningEmitted
+from sparkctl.model.instance import is_worker
 from sparkctl.model.launch_plan import ContainerLabel
 from sparkctl.model.node import NodeName
+from sparkctl.model.phase import Phase
 from sparkctl.model.switch_plan import SwitchJournal, SwitchPlan, SwitchStep
 from sparkctl.model.text.secrets import redact_words
+from sparkctl.monitor.node_status import build_instance_view, note_tokens, note_unproved_starts
 from sparkctl.monitor.switch_journal_io import list_finish_commands
 from sparkctl.node.node_inspection import NodeInspection
 from sparkctl.profiles.profile_library import ProfileLibrary
@@ -70,6 +73,7 @@ class SwitchRun:
         plan, flags = await interruptible(
             gather_or_cancel(self._plan_switch(self.ctx, self._inspections), linting), _UNCHANGED_MESSAGE
         )
+        plan = replace(plan, unproved=await interruptible(self._find_unproved(plan), _UNCHANGED_MESSAGE))
         goes = frozenset(container for _, container in _list_stopped_container_ids(plan))
         warnings = () if plan.is_there else tuple(check_flags(self.request, flags, self.sites, goes))
         if not plan.is_there and (short := self.request.check_timeout(self.ctx.history)) is not None:
@@ -122,6 +126,20 @@ class SwitchRun:
             seconds=request.profile.expected_start_seconds if launch is None else timing.expected.seconds,
         )
 
+    async def _find_unproved(self, plan: SwitchPlan) -> tuple[str, ...]:
+        """Return what stops and has not proved that it works. One that did, and is busy now, is none of them."""
+        goes = self._list_containers_to_stop(plan)
+        for session in self.sessions.values():
+            note_unproved_starts(self.ctx, session, (one for at, one in goes if at == session.node.name))
+        views = await gather_or_cancel(*(build_instance_view(self.sessions[at], one, None) for at, one in goes))
+        found = set()
+        for view in (one for one in views if one is not None and not is_worker(one)):
+            session = self.sessions[view.node]
+            note_tokens(self.ctx, session, (view,))
+            is_doubted = view.container_id in session.doubted and view.phase is not Phase.READY
+            found |= {view.name} if is_doubted or view.phase is Phase.UNPROVED else set()
+        return tuple(sorted(found))
+
     def _refuse_impossible(self, plan: SwitchPlan) -> NoReturn:
         """Raise `OperationRefused` with every obstacle, and the commands that get what is missing or make it fit; the
         error of a node that must start it and is silent, as a start does."""
@@ -149,7 +167,7 @@ class SwitchRun:
             instance=plan.instance, words=(words[0], *redact_words(list(words[1:]))), profile_hash=request.profile.digest,
             nodes=plan.nodes, stops=plan.stops, old=tuple((node, one.id) for node, one in order),
             rolls_back=request.rolls_back, guarded=request.guarded, timeout=request.timeout,
-            keep_going=request.keep_going, ran_before=tuple(ran_before),
+            keep_going=request.keep_going, ran_before=tuple(ran_before), unproved=plan.unproved,
             need_nodes=tuple(dict.fromkeys(node.name for one in list_need_requests(request) for node in one.nodes)),
         )  # fmt: skip
 

@@ -1,6 +1,4 @@
-"""The engine for any other program in a container: speech, images, Ollama. The profile says how it starts and when it
-is ready.
-"""
+"""The engine for any other program in a container. The profile says how it starts and when it is ready."""
 
 from __future__ import annotations
 

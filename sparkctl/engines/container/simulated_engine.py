@@ -1,6 +1,4 @@
-"""A simulated uvicorn application with a small model, as in TTS and STT servers, and anything else; what it prints is in
-simulated_engine.txt.
-"""
+"""A simulated uvicorn application with a small model, as in TTS and STT servers; it prints simulated_engine.txt."""
 
 from __future__ import annotations
 

@@ -287,15 +287,12 @@ def check_flag_name(one: ProfileFlag, reading: FlagMatch, context: LintContext) 
 
 
 def _is_truncation_slip(name: str, word: str) -> bool:
-    """Tell whether an abbreviation looks like a slip: one or two letters of a word are missing. Intended ones keep
-    whole words.
-    """
+    """Tell whether an abbreviation lacks one or two letters of a word; intended ones keep whole words."""
     rest = name[len(word.partition("=")[0]) :]
     return 0 < len(rest) <= _MAX_MISSING_LETTERS and "-" not in rest and "_" not in rest
 
 
 def format_flag(word: str) -> str:
-    """Return a flag for a message."""
     return truncate_text(sanitize_line(word), 60)
 
 
@@ -362,7 +359,9 @@ def _describe_unknown_flag(one: ProfileFlag, reading: FlagMatch, context: LintCo
         message += f", which {earlier.version} had"
     elif later := _list_catalogues_with_flag(reading.name, context.others):
         message += f", which {later[0].version} has"
-    elif owners := [title for title, other in context.foreign if _has_exact_flag(reading.name, other)]:
+    elif owners := [
+        title for title, other in context.foreign if match_flag(reading.name, other).how is FlagMatchKind.EXACT
+    ]:
         message += f": it is a flag of {join_with_or(tuple(owners))}"
     new = context.lore.names.get(reading.name)
     if new in has:
@@ -389,10 +388,6 @@ def _find_older_catalogue(name: str, context: LintContext) -> FlagCatalogue | No
 def _list_catalogues_with_flag(name: str, catalogues: tuple[FlagCatalogue, ...]) -> list[FlagCatalogue]:
     found = [one for one in catalogues if name in one.by_name]
     return sorted(found, key=lambda one: parse_version(one.version))
-
-
-def _has_exact_flag(name: str, catalogue: FlagCatalogue) -> bool:
-    return match_flag(name, catalogue).how is FlagMatchKind.EXACT
 
 
 def _plan_replacement_name(one: ProfileFlag, name: str, context: LintContext) -> LintFix | None:
@@ -570,9 +565,7 @@ def _downgrade_uncertain(one: LintMessage, other: FlagCatalogue, context: LintCo
 def _name_newer_versions(
     found: list[LintMessage], flags: tuple[ProfileFlag, ...], context: LintContext
 ) -> list[LintMessage]:
-    """Say of a value that is refused which later version lists it: a build of a commit after the release has its number, too,
-    and may take it.
-    """
+    """Name the later versions that list a refused value: a build after the release, with its number, may take it."""
     release = parse_version(context.catalogue.version)
     wrong = [one for one in found if one.kind is LintRule.BAD_CHOICE]
     takers: dict[tuple[FieldPath, str], str] = {}

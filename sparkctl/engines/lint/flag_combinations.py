@@ -1,6 +1,4 @@
-"""Check combinations of flags for any engine: repeated, ignored, more GPUs than Sparks, a draft model of another
-family.
-"""
+"""Check combinations of flags of any engine: repeated, ignored, more GPUs than Sparks, a draft of another family."""
 
 from __future__ import annotations
 

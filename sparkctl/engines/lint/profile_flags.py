@@ -179,9 +179,7 @@ class FlagAdvice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LintContext:
-    """``title`` is the engine's (SGLang). ``others``: its other versions; ``foreign``: other engines, by title.
-    ``version``: the one that runs, None if it is not known.
-    """
+    """``title``: the engine's. ``others``: its other versions; ``foreign``: other engines, by title. ``version``: the one that runs, if known."""
 
     title: str
     catalogue: FlagCatalogue
@@ -207,7 +205,6 @@ class FlagSetting:
     name: str
 
     def report_flag(self, kind: LintRule, level: LintSeverity, message: str, setting: str | None = None) -> LintMessage:
-        """Return a message about the flag."""
         return LintMessage(
             kind=kind, level=level, where=self.where, message=message, on_key=self.in_args, setting=setting
         )

@@ -183,9 +183,7 @@ def parse_flash_attention(value: str) -> tuple[EngineFact, ...]:
 
 
 def parse_slot_facts(line: str) -> tuple[EngineFact, ...]:
-    """Return the context of the slots: a unified cache is shared, and each slot may fill it; otherwise every slot has
-    its own.
-    """
+    """Return the context of the slots. Each slot may fill a unified cache; otherwise each slot has its own."""
     if (found := _SLOT_SIZES.search(line)) is None:
         return ()
     slots, context = int(found["slots"]), int(found["context"])
@@ -307,9 +305,7 @@ class LlamaCppEngine(Engine):
     flag_variable_prefix = "LLAMA_ARG_"
 
     def build_command(self, profile: Profile) -> tuple[str, ...]:
-        """Return launch words, ``-m`` FILE or ``-hf`` REPOSITORY:QUANTIZATION, host, port, alias, then ``args`` in
-        order.
-        """
+        """Return launch words, ``-m`` FILE or ``-hf`` REPOSITORY:QUANTIZATION, host, port, alias, then ``args``."""
         return engine_flags.build_server_command(
             profile, self.defaults, _build_model_flags, _MODEL_FLAGS, ("alias", "a")
         )
@@ -323,7 +319,6 @@ class LlamaCppEngine(Engine):
         return ("rpc-server", "--host", rank.own_address, "--port", str(RPC_PORT))
 
     def classify_line(self, line: str) -> LineSignal | None:
-        """Return what a prepared line says, None for nothing."""
         if line.startswith(_QUIET_STARTS):
             return None
         if "listening on" in line and _READY_PATTERN.match(line):

@@ -59,7 +59,6 @@ class DecodeCounts:
 
     @property
     def tokens_per_second(self) -> float:
-        """Generated tokens per second."""
         return self.generated / self.seconds if self.seconds else 0.0
 
 
@@ -87,7 +86,6 @@ class DecodeModel:
 
     @property
     def running_requests(self) -> int:
-        """Requests running now."""
         return self.background + self.served
 
     @property
@@ -191,9 +189,7 @@ class DecodeModel:
 
 
 def compute_position_acceptance(length: float, drafted: int) -> list[float]:
-    """Return how often each draft token is accepted: p, p², p³ ..., which add up to the accept length without the bonus
-    token.
-    """
+    """Return how often each draft token is accepted: p, p², p³ ...; their sum is the accept length less one."""
     if length <= 1.0 or not drafted:
         return [0.0] * drafted
     # Newton's method from above: the sum is convex, so each step comes closer and none passes the root. The first share is not

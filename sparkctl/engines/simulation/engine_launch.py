@@ -1,6 +1,4 @@
-"""The launch of a simulated engine: its size, how it decodes, and how its ranks connect; what its flags say of them;
-and the files of its model.
-"""
+"""The launch of a simulated engine: its size, how it decodes, how its ranks connect, and the files of its model."""
 
 from __future__ import annotations
 
@@ -56,9 +54,7 @@ class RankRendezvous:
 
 
 def parse_torch_store(flags: Mapping[str, str], place: SocketAddress, own: str | None) -> RankRendezvous | None:
-    """Return how a launch with these flags finds its other ranks at ``place`` with torch's own store, None if it has
-    none. ``own``: its address, None if not given.
-    """
+    """Return how a launch finds its other ranks at ``place`` by torch's store; None if it has none. ``own``: its address."""
     count = int(flags.get("nnodes") or 1)
     if count < 2:
         return None
@@ -261,9 +257,7 @@ def find_positional_model(argv: Sequence[str]) -> str | None:
 
 
 def guess_model_size(model: str, unnamed: float = 8.0) -> tuple[int, int, float]:
-    """Guess the bytes of all and of the active weights, and the number of parameters, from a model's name; ``unnamed``:
-    billions of parameters if it does not tell.
-    """
+    """Guess all bytes, active bytes and parameters from a model's name; ``unnamed``: billions of parameters if it has none."""
     if _DRAFT_MODEL_PATTERN.search(
         model.rstrip("/").rpartition("/")[2]
     ):  # it has its target's name in its own, not its size

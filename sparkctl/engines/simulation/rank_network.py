@@ -1,7 +1,4 @@
-"""The network between simulated Sparks: which address reaches which node, and the ranks of a model that connect.
-
-A cut cable removes the fabric's addresses; the LAN stays.
-"""
+"""The network between simulated Sparks, and the ranks that connect. A cut cable removes the fabric's addresses, not the LAN's."""
 
 from __future__ import annotations
 
@@ -47,9 +44,7 @@ class RendezvousTimeout(Exception):
 
 @dataclass(eq=False, kw_only=True)
 class RankMember:
-    """One rank of a model. ``node``: its Spark's name; ``address``: its own; ``running``: requests that it works on
-    now.
-    """
+    """One rank of a model. ``node``: its Spark; ``address``: its own; ``running``: requests that it works on now."""
 
     launch: SimLaunch
     node: str
@@ -103,9 +98,7 @@ class RankGroup:
 
 
 class RankNetwork:
-    """One for all nodes. ``reaches``: whether a node shares a network with an address, regardless of the cable;
-    ``is_cable``: whether an address is on the cable.
-    """
+    """One for all nodes. ``reaches``: whether a node shares a network with an address; ``is_cable``: whether that is on the cable."""
 
     def __init__(self, reaches: ReachabilityCheck, is_cable: Callable[[str], bool]) -> None:
         self.is_cut = False

@@ -140,7 +140,6 @@ class ScriptFile:
 
 @cache
 def read_script(path: Path) -> ScriptFile:
-    """Read a script file."""
     script = ScriptFile({}, {})
     open_lists: list[list[ScriptLine]] = []
     for raw in path.read_text("utf-8").split("\n"):
@@ -185,7 +184,6 @@ class ScriptPlayer:
         self.done = self.total = 0  # of the same, in what its bar counts
 
     def has_section(self, name: str) -> bool:
-        """Tell whether the script has a section."""
         return name in self._script.sections
 
     def play_section(self, name: str, **given: Any) -> Script:

@@ -1,6 +1,4 @@
-"""What every simulated engine has. Each engine's folder has its own in ``simulated_engine.py``, in ``SIMULATED_ENGINES``,
-with its script beside it.
-"""
+"""What every simulated engine has; each engine's own part is in its folder, in ``SIMULATED_ENGINES``, with its script."""
 
 from __future__ import annotations
 
@@ -147,12 +145,10 @@ class SimulatedEngine(ScriptPlayer):
 
     @property
     def weights_gib(self) -> float:
-        """Its weights, in GiB."""
         return self.launch.weights / GIB
 
     @property
     def is_drafting(self) -> bool:
-        """Whether it drafts."""
         return self.launch.draft_tokens > 0
 
     @property

@@ -63,9 +63,7 @@ class UnifiedMemory:
         return max(0, min(self.free_bytes, self.available_bytes - KERNEL_RESERVE_BYTES))
 
     def allocate(self, pid: int, *, gpu: int = 0, anonymous: int = 0) -> None:
-        """Give memory to a process; page cache makes room. Raises MemoryError, and gives nothing, if there is not
-        enough.
-        """
+        """Give memory to a process; page cache makes room. Raises MemoryError, and gives nothing, if that is too little."""
         need = gpu + anonymous
         if need > self.available_bytes - KERNEL_RESERVE_BYTES:
             raise MemoryError(need)
@@ -132,7 +130,6 @@ class UnifiedMemory:
             size -= taken
 
     def format_meminfo(self) -> str:
-        """Return /proc/meminfo."""
         anonymous = self.system + sum(self.anonymous.values())
         slab = self.slab_reclaimable + self.slab_fixed
         rows: dict[str, int] = {

@@ -202,10 +202,7 @@ def _check_names(where: str, entry: Mapping[str, Any], logs: list[Mapping[str, A
 
 
 def build_trap_rules(engine: str, traps: Iterable[Trap] | None = None) -> tuple[FailureRule, ...]:
-    """Return the log rules of the traps of one engine. They stand before its other rules: a trap is more exact.
-
-    ``traps``: None for all that there are.
-    """
+    """Return the log rules of an engine's traps; they stand before other rules, since they are more exact. ``traps``: None for all."""
     some = load_traps() if traps is None else traps
     return tuple(
         _build_rule(trap, log, engine) for trap in some if trap.concerns_engine(engine) for log in trap.log if log

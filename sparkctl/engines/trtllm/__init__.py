@@ -353,16 +353,11 @@ class TensorRtLlmEngine(Engine):
     )
 
     def build_command(self, profile: Profile) -> tuple[str, ...]:
-        """Return launch words, the model, host, port, then ``args`` in order.
-
-        No flag sets the name for clients: it is the model's name, or the last part of its directory.
-        """
+        """Return launch words, the model, host, port, then ``args``. No flag names it to clients: its name or directory does."""
         return engine_flags.build_server_command(profile, self.defaults, lambda path, _: (path,), name_flags=())
 
     def build_rank_command(self, words: tuple[str, ...], rank: EngineRank) -> tuple[str, ...]:
-        """Return the command with ``trtllm-llmapi-launch``, started by mpirun on the head; a worker runs an sshd that
-        mpirun logs in to.
-        """
+        """Return ``trtllm-llmapi-launch``, started by mpirun on the head; a worker runs an sshd that mpirun logs in to."""
         engine_flags.reject_shell_script(words)
         return mpirun.build_rank_command(("trtllm-llmapi-launch", *words), rank)
 
@@ -371,7 +366,6 @@ class TensorRtLlmEngine(Engine):
         return mpirun.list_ssh_key_mounts(rank)
 
     def classify_line(self, line: str) -> LineSignal | None:
-        """Return what a prepared line says, None for nothing."""
         return parse_fact_line(line) or _LOG_RULES.classify_line(line)
 
     def read_decoding_settings(self, words: tuple[str, ...]) -> DecodingSettings:

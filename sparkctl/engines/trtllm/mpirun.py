@@ -100,9 +100,7 @@ _RANK_SCRIPT = 'exec "$@" >/proc/1/fd/1 2>/proc/1/fd/2'
 
 
 def build_rank_command(words: tuple[str, ...], rank: EngineRank) -> tuple[str, ...]:
-    """Return a worker's sshd; for the head the mpirun that starts ``words`` on every Spark once all workers can be
-    reached.
-    """
+    """Return a worker's sshd, or the head's mpirun, which starts ``words`` on all Sparks once it reaches the workers."""
     if not rank.is_head:
         return ("sh", "-c", _INSTALL_SCRIPT + _WORKER_SCRIPT, "sh", rank.own_address, _SESSION_SCRIPT)
     # orted would leave its SSH session at once, and the worker ends with it; and with two ranks each is bound to one core.

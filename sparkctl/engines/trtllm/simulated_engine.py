@@ -1,6 +1,4 @@
-"""Simulated trtllm-serve 1.3, and the sshd of its workers; what they print is in simulated_engine.txt and
-simulated_mpi.txt.
-"""
+"""Simulated trtllm-serve 1.3 and its workers' sshd; they print simulated_engine.txt and simulated_mpi.txt."""
 
 from __future__ import annotations
 

@@ -32,7 +32,6 @@ _GRAPHS_IN_SHARE_VERSION = (0, 21)
 
 
 def build_memory_rule(subject: EstimateInput, _total: int) -> MemoryRule:
-    """Return the memory estimate."""
     words = subject.words
     fixed = words.get_value("kv-cache-memory-bytes", "kv-cache-memory")
     if fixed is not None:

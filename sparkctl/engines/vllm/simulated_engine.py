@@ -1,6 +1,4 @@
-"""Simulated vLLM 0.19.1 on a GB10, and Ray 2.54 below it; what they print is in simulated_engine.txt and
-simulated_ray.txt.
-"""
+"""Simulated vLLM 0.19.1 on a GB10, and Ray 2.54 below it; they print simulated_engine.txt and simulated_ray.txt."""
 
 from __future__ import annotations
 

@@ -192,7 +192,6 @@ _REFERENCE_PATTERN = lazy_pattern.compile(
     rf"\$\{{\w++(?::?-(?:{MASK})?)?\}}|\$\w++|\$\(.*|\{{\{{.*|%s|%\(.*", re.DOTALL
 )
 _EMPTY_VALUES = frozenset(["...", "none", "null", "nil", "true", "false", "undefined", "unset", MASK])
-_KEY_CHOICE = "generate"  # `api_key: generate` of a profile asks for a key, and is none
 _NUMBER_PATTERN = lazy_pattern.compile(r"[-+]?\d[\d.,]*+%?")
 _PROSE_WORDS = frozenset(
     [
@@ -252,6 +251,11 @@ _MIN_SECRET_CHARS = 6  # a shorter value cannot be masked by value: innocent tex
 def is_secret_name(name: str) -> bool:
     """Tell whether an environment variable or flag of this name holds a secret (``HF_TOKEN``, ``--api-key``)."""
     return _is_secret(_normalize_name(name))
+
+
+def _is_key_choice(name: str, value: str) -> bool:
+    """Tell whether it is `api_key: generate` of a profile, which asks for a key and is none."""
+    return value == "generate" and _normalize_name(name) == "API_KEY"
 
 
 def _normalize_name(name: str) -> str:
@@ -355,7 +359,7 @@ def _has_secret_form(form: str) -> bool:
         _SUSPECT_NAME_PATTERN.search(form.lower()) is not None
         or _FLAG_NAME_PATTERN.search(form) is not None
         or _ENV_SET_PATTERN.search(form) is not None
-        or any(shape in form for shape in _SHAPE_FORMS)
+        or any(map(form.__contains__, _SHAPE_FORMS))
         or any(host in form for host in _WEBHOOK_HOSTS)
         or "PRIVATE KEY" in form
         or "earer" in form
@@ -403,7 +407,7 @@ def redact(text: str, secrets: Iterable[str] = ()) -> str:
         text = _mask_flag_values(text, own=False)
     if _SUSPECT_NAME_PATTERN.search(text.lower()) is not None:
         text = _mask_spans(text, _find_named_value_spans(text, own=False))
-    if any(shape in text for shape in _TOKEN_SHAPES):
+    if any(map(text.__contains__, _TOKEN_SHAPES)):
         text = _TOKEN_PATTERN.sub(MASK, text)
     return text
 
@@ -416,8 +420,7 @@ def _mask_bearer(found: re.Match[str]) -> str:
 def redact_word(text: str, secrets: Iterable[str] = ()) -> str:
     """Return a word of the operator's command or options, with values assigned inside it masked too."""
     name, equals, value = text.partition("=")
-    is_choice = value == _KEY_CHOICE and _normalize_name(name) == "API_KEY"
-    if equals and _VARIABLE_NAME_PATTERN.fullmatch(name) and is_secret_name(name) and not is_choice:
+    if equals and _VARIABLE_NAME_PATTERN.fullmatch(name) and is_secret_name(name) and not _is_key_choice(name, value):
         return f"{name}={MASK}"
     text = redact(text, secrets)
     text = _mask_flag_values(text, own=True)
@@ -565,7 +568,7 @@ def _find_named_value_spans(text: str, *, own: bool) -> Iterator[Span]:
                 continue
             if not own and _REFERENCE_PATTERN.fullmatch(value):
                 continue
-            if value == _KEY_CHOICE and _normalize_name(name) == "API_KEY":
+            if _is_key_choice(name, value):
                 continue
             yield start, stop
         at = max(at, end)
@@ -747,7 +750,8 @@ class Redactor:
             if line.strip() and ((in_key and not ends) or within is not None):
                 found.append(line[:inset] + MASK)
             else:
-                found.append(self._redact_line(line))
+                redact_line = _redact_line if len(line) > _MAX_CACHED_CHARS else _redact_short_line
+                found.append(redact_line(line, self.known))
             opened = _BLOCK_START_PATTERN.fullmatch(line) if within is None else None
             if opened and is_secret_name(opened["name"]):
                 within = len(opened["indent"])
@@ -770,12 +774,18 @@ class Redactor:
             return [self.redact_text(word) for word in redact_words([str(one) for one in values], self.known)]
         return [self.redact_json(one) for one in values]
 
-    def _redact_line(self, line: str) -> str:
-        line = redact_word(line, self.known)
-        if _is_json_container(line):
-            return line  # the inside of a map or a list is already masked
-        named = next((one for one in _NAME_IN_TEXT_PATTERN.finditer(line) if is_secret_name(one["name"])), None)
-        return line if named is None else line[: named.end()] + MASK
+
+def _redact_line(line: str, known: frozenset[str]) -> str:
+    line = redact_word(line, known)
+    if _is_json_container(line):
+        return line  # the inside of a map or a list is already masked
+    named = next((one for one in _NAME_IN_TEXT_PATTERN.finditer(line) if is_secret_name(one["name"])), None)
+    if named is None or _is_key_choice(named["name"], line[named.end() :]):
+        return line
+    return line[: named.end()] + MASK
+
+
+_redact_short_line = lru_cache(256)(_redact_line)  # a profile is masked as it is rendered, and as it is stored
 
 
 def _is_json_container(text: str) -> bool:

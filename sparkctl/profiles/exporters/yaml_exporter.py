@@ -251,9 +251,7 @@ def _escape_config_references(value: str) -> str:
 def _build_command_template(
     one: PortableLaunch, model: str, defaults: dict[str, Any], names: Mapping[str, str]
 ) -> tuple[str, dict[str, str]]:
-    """Return the command as a template, and its placeholders for what comes from the operator's environment. ``names``:
-    those of the other placeholders, by flag.
-    """
+    """Return the command as a template and its placeholders for the operator's environment. ``names``: the others, by flag."""
     references = dict[str, str]()
     script = find_profile_script(one.profile) is not None
     lines: list[list[str]] = [[]]

@@ -1,3 +1,1 @@
-"""Import other formats: `docker run` lines, compose files, sparkrun and eugr recipes, containers. Pure; each reader
-makes a `ProfileDraft`.
-"""
+"""Import `docker run` lines, compose files, recipes and containers. Pure; each reader makes a `ProfileDraft`."""

@@ -206,9 +206,7 @@ class _ComposeReader:
             raise InvalidInput(f"the command cannot be read: {error}", "is a quote left open?") from error
 
     def _spread_default(self, match: re.Match[str]) -> str:
-        """Return what stands in a command for a variable whose default is no word, or several: compose puts it in before
-        it splits the command.
-        """
+        """Return what a default of no word, or of several, adds to a command: compose inserts it before it splits words."""
         name, default = match["name"], match["default"]
         if name in self.defined:
             return self.defined[name]

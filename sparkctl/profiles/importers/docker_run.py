@@ -46,7 +46,6 @@ _IMAGE_REFERENCE = re.compile(r"[a-z0-9][a-z0-9._/:@-]*+[A-Za-z0-9._-]*+(?::[\w.
 
 
 def has_docker_run(text: str) -> bool:
-    """Tell whether a text contains a `docker run`."""
     return (
         re.search(
             rf"(?<![\w.-])({'|'.join(DOCKER_PROGRAMS)})\s(?!(model|compose)\b)[^\n]{{0,200}}?\b(run|create)\b",
@@ -275,7 +274,6 @@ _UNIT_ESCAPES = {"n": "\n", "t": "\t", "\\": "\\", '"': '"', "'": "'", "s": " "}
 
 
 def is_unit_file(text: str) -> bool:
-    """Tell whether a text is a unit file."""
     return _UNIT_SECTION.search(text) is not None and "ExecStart" in text
 
 

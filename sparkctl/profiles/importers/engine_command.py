@@ -160,10 +160,7 @@ def _has_program(script: str, program: str) -> bool:
 
 
 def parse_flags(words: Sequence[str], aliases: Mapping[str, str] | None = None) -> list[tuple[str, ArgValue]] | None:
-    """Return words as flags with their values, None if they are something else.
-
-    A repeated flag becomes a list; words that cannot be written back unchanged are not flags.
-    """
+    """Return words as flags with their values, a repeated flag as a list; None if they could not be written back unchanged."""
     found: dict[str, list[list[str]]] = {}
     at = 0
     while at < len(words):
@@ -273,9 +270,7 @@ def _omit_default_launch(engine: str, launch: tuple[str, ...]) -> tuple[str, ...
 
 
 def _find_launch_end(words: Sequence[str], rules: ImportRules) -> int | None:
-    """Return where the launch words end: ``PROGRAM serve``, or ``-m MODULE`` of a Python call; None if they are
-    neither.
-    """
+    """Return where the launch words end: ``PROGRAM serve`` or Python's ``-m MODULE``; None if they are neither."""
     at = _find_word_sequence(words, rules.program, rules.subcommand or "")
     return _find_python_module_end(words, rules.module or "") if at is None else at + 2
 
@@ -348,9 +343,7 @@ def _find_engine_by_flags(words: Sequence[str], image: str) -> str | None:
 
 
 def _take_first_word_model(found: EngineCommand, rest: list[str]) -> list[str]:
-    """Take the model that is the first word after the launch words; one from the operator's environment can only be a flag's
-    value.
-    """
+    """Take the model that is the first word after the launch words; a variable there can only be a flag's value."""
     if not rest or rest[0].startswith("-"):
         return rest
     if has_references(rest[0]):

@@ -301,5 +301,4 @@ def is_empty_value(value: object) -> bool:
 
 
 def to_compact_json(value: object) -> str:
-    """Return JSON text."""
     return json.dumps(to_json_data(value), ensure_ascii=False, separators=(",", ":"))

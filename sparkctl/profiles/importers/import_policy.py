@@ -164,10 +164,7 @@ _SOME_RANK = EngineRank(0, ("", ""))
 
 @dataclass(frozen=True, slots=True)
 class ImportRisk:
-    """A value in a profile that is not known to be harmless.
-
-    ``name``: its name for `--allow`; ``field`` and ``value``: where it is (``container.options.cap-add``).
-    """
+    """A value that is not known to be harmless. ``name``: for `--allow`; ``field``: its place (``container.options.cap-add``)."""
 
     name: str
     field: str
@@ -207,7 +204,7 @@ def apply_policy(imported: ImportResult, is_beside: Callable[[str], bool]) -> Im
     ``is_beside``: tells whether a file of this name is in the directory of the source, and will be in the profile's.
     """
     ledger, profile = imported.ledger, imported.profile
-    withheld = [one for one in find_risks(profile, is_beside) if not ledger.is_allowed(one.name, one.value)]
+    withheld = [one for one in _list_risks(profile, is_beside) if not ledger.is_allowed(one.name, one.value)]
     for one in withheld:
         ledger.withhold_value(one.field, one.value, one.name, one.why)
     profile = _remove_withheld(profile, frozenset((one.field, one.value) for one in withheld))
@@ -224,12 +221,8 @@ def apply_policy(imported: ImportResult, is_beside: Callable[[str], bool]) -> Im
     return replace(imported, profile=profile, comments=comments)
 
 
-def find_risks(profile: Profile, is_beside: Callable[[str], bool]) -> tuple[ImportRisk, ...]:
-    """Return everything in a profile that is not known to be harmless."""
-    return tuple(_list_risks(profile, is_beside))
-
-
 def _list_risks(one: Profile, is_beside: Callable[[str], bool]) -> Iterator[ImportRisk]:
+    """Yield everything in a profile that is not known to be harmless."""
     box = one.container
     if one.build is not None:
         yield ImportRisk(
@@ -397,12 +390,8 @@ def _is_model_directory(path: str) -> bool:
 
 def is_model_name(name: str) -> bool:
     """Tell whether a directory or volume is named for models or their caches: hf-cache, LLMs, my_models_2."""
-    words = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name[:255])
-    return any(_is_model_word(word) for word in (*(word.lower() for word in words), *_split_lowercase_words(name)))
-
-
-def _split_lowercase_words(name: str) -> list[str]:
-    return re.findall(r"[a-z]+", name[:255].lower())
+    words = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name[:255]) + re.findall(r"[a-z]+", name[:255].lower())
+    return any(_is_model_word(word.lower()) for word in words)
 
 
 def _is_model_word(word: str) -> bool:
@@ -513,10 +502,7 @@ def _explain_variable_risk(variable: str, text: str) -> str:
 
 
 def _fill_withheld_defaults(text: str, field: str, withheld: frozenset[tuple[str, str]]) -> str | None:
-    """Return a text with the defaults of the withheld variables, None if one has none.
-
-    A default is text: what follows it cannot turn it into a reference (``${A:-$}{B}``).
-    """
+    """Return a text with the defaults of withheld variables, as text (``{A:-$}{B}`` makes no reference); None if one has none."""
     found, plain, end = "", "", 0
     for match in REFERENCE_PATTERN.finditer(text):
         plain, end = plain + text[end : match.start()], match.end()
@@ -563,7 +549,6 @@ def replace_env_secrets(draft: ProfileDraft) -> None:
 
 
 def replace_flag_secrets(draft: ProfileDraft, found: list[tuple[str, ArgValue]]) -> list[tuple[str, ArgValue]]:
-    """Return flags with every secret value replaced."""
     out: list[tuple[str, ArgValue]] = []
     for key, value in found:
         name = re.sub(r"[^A-Za-z0-9]+", "_", key.strip("-")).upper()
@@ -581,9 +566,7 @@ def replace_flag_secrets(draft: ProfileDraft, found: list[tuple[str, ArgValue]])
 
 
 def replace_command_secrets(draft: ProfileDraft, command: tuple[str, ...]) -> tuple[str, ...]:
-    """Return a command of literal words with its secrets taken from the container's environment, if a shell can do
-    that, else masked.
-    """
+    """Return a command that takes its secrets from the container's environment, where a shell can do that, else masks."""
     secrets = find_secret_arguments(command)
     if not secrets:
         return command

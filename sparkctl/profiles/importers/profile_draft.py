@@ -92,9 +92,7 @@ class ImportReport:
         return sorted(text for text in self._allow - self._used if "=" in text)
 
     def format_allow_argument(self, account: KeyRecord) -> str | None:
-        """Return the argument of `--allow` for this record alone: with its value if others are withheld under the same
-        name.
-        """
+        """Return `--allow`'s argument for this record: with its value if others are withheld under the same name."""
         alike = [one for one in self.list_keys_by_outcome(KeyOutcome.WITHHELD) if one.allow == account.allow]
         return account.allow if len(alike) == 1 or not account.value else f"{account.allow}={account.value}"
 
@@ -126,7 +124,6 @@ class ImportReport:
             self.remarks.append(remark)
 
     def list_keys_by_outcome(self, fate: KeyOutcome) -> tuple[KeyRecord, ...]:
-        """Return the records with one outcome."""
         return tuple(account for account in self.accounts if account.fate is fate)
 
     def _add_record(self, account: KeyRecord) -> None:

@@ -80,10 +80,7 @@ class ImportOptions:
 
 
 def import_text(text: str, origin: str, wishes: ImportOptions) -> ImportResult:
-    """Return the profile of a text. ``origin``: a file's name, or `pasted` and the like.
-
-    Raises `InvalidInput` with what is wrong and where.
-    """
+    """Return the profile of a text. ``origin``: a file's name, or `pasted`. Raises `InvalidInput` with what is wrong and where."""
     if not text.strip():
         raise InvalidInput(f"{origin}: there is nothing in it")
     ledger = ImportReport(allow=wishes.allow)
@@ -256,10 +253,7 @@ _IMAGE_REFERENCE = re.compile(r"[a-z0-9][a-zA-Z0-9._/:-]*(@sha256:[0-9a-f]{64})?
 
 
 def build_imported_profile(draft: ProfileDraft, engines: Sequence[str], name: str | None) -> ImportResult:
-    """Return the profile. ``engines``: the known ones; ``name``: instead of the name that the source suggests.
-
-    Raises `InvalidInput` if there is no image.
-    """
+    """Return the profile, under ``name`` or the one that the source suggests. Raises `InvalidInput` if there is no image."""
     if not draft.image or not _IMAGE_REFERENCE.fullmatch(draft.image):
         raise InvalidInput(f"`{(draft.image or '')[:80]}` is not an image", "name one: registry/name:tag")
     found = _parse_command(draft, engines)

@@ -185,10 +185,7 @@ class RecipeReader:
             docker_flags.apply_docker_flag(self.draft, "env", f"{name}={escape_references(text)}", f"env.{name}")
 
     def take_command(self, command: str | None, engine: str | None, more: Mapping[str, str] | None = None) -> None:
-        """Fill in and parse the command; without one, make flags of the defaults by the tool's own table.
-
-        ``more``: flags that this tool has beyond sparkrun's.
-        """
+        """Fill in and parse the command, or make flags of the defaults by the tool's table. ``more``: its flags beyond sparkrun's."""
         if others := ", ".join(
             key for key, value in self.data.items() if key.startswith("command_") and scalar_text(value)
         ):

@@ -123,9 +123,7 @@ def clean_pasted_text(text: str) -> str:
 
 
 def _replace_wrapper_calls(text: str) -> str:
-    """Return a script in which a call of a function that only passes its words on stands as what it runs:
-    ``run_docker run -d`` as ``docker run -d``.
-    """
+    """Return a script with the calls of pass-through functions replaced: ``run_docker run -d`` by ``docker run -d``."""
     wrappers: dict[str, str] = {}
     for match in itertools.islice(_FUNCTION.finditer(text), _MAX_FUNCTIONS):
         body = text[match.end() : match.end() + _MAX_FUNCTION_CHARS]
@@ -438,9 +436,7 @@ class _ShellReader:
             self.unresolved += word.unknown
 
     def _append_word(self, text: str, *, quoted: bool, name: str | None) -> bool:
-        """Add the word behind ``:-`` or ``:+``, in which other variables may stand. ``name``: the variable whose default
-        it is; tell whether it could be written as such.
-        """
+        """Add the word behind ``:-`` or ``:+`` of the variable ``name``; tell whether it could be written as a default."""
         inner = self._open_nested(text)
         inner.doubts = self.doubts
         words = [word for command in inner.read_commands() for word in command.words]
@@ -720,9 +716,7 @@ _HARMLESS_COMMAND = re.compile(r"^(set\s+[-+]\S+(\s+pipefail)?|cd\s+(?P<director
 
 @dataclass(frozen=True, slots=True)
 class UnwrappedCommand:
-    """``words`` are literal; ``env``: what the script sets before its command, ``directory``: where it changes to.
-    ``words`` None: it stays a script.
-    """
+    """``words`` are literal, None for what stays a script; ``env``: set before the command, ``directory``: where it changes to."""
 
     words: tuple[str, ...] | None
     env: tuple[tuple[str, str], ...] = ()

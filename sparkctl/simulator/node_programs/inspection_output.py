@@ -126,9 +126,7 @@ def _format_journal(node: SimNode) -> list[str]:
 
 
 def _format_fabric(node: SimNode) -> list[str]:
-    """Return the fabric's lanes; the RDMA devices have their RoCE v2 addresses at the same indexes as the agent
-    reports.
-    """
+    """Return the fabric's lanes; RoCE v2 addresses have the same indexes as in the agent's report."""
     lines = ["@@ fabric", "devices yes"]
     for name, speed in list_link_speeds(node).items():
         lines.append(f"link {name} {get_interface_mtu(name)} {speed}")

@@ -1,6 +1,4 @@
-"""The SSH server of a simulated node, a real one on a loopback port, and the commands that sparkctl runs there, and no others: a
-simulated node has no real shell.
-"""
+"""A simulated node's real SSH server on a loopback port, and the commands that sparkctl runs there; there is no real shell."""
 
 from __future__ import annotations
 
@@ -54,7 +52,6 @@ from sparkctl.transport.ssh.login_shell import BEGIN_MARK
 
 
 def run_collector(node: SimNode) -> bytes:
-    """Return the output of the collector."""
     lines: list[dict[str, object]] = []
     for path in collect.FILE_PATHS:
         content = node.read_file(path)
@@ -279,9 +276,7 @@ async def _query_port(node: SimNode, port: int, streams: CommandStreams) -> int:
 
 
 async def _hold_lock(node: SimNode, path: str, info: str, streams: CommandStreams) -> int:
-    """Hold a lock until stdin or the connection ends, or is silent for 30 s; a second one gets the holder's words and
-    status 75.
-    """
+    """Hold a lock until stdin ends or is silent for 30 s; a second holder gets the first one's words and status 75."""
     if path in node.locks:
         streams.stdout.write(f"@@ taken\n{node.locks[path]}\n".encode())
         return LOCK_HELD_STATUS

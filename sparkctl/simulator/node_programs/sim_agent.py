@@ -89,9 +89,7 @@ def _build_identity(node: SimNode) -> dict[str, Any]:
 
 
 class SimAgent(agent.NodeAgent):
-    """The real agent of one node, with simulated files of its kernel and simulated answers of GPU and devices. Counters
-    of links start at zero.
-    """
+    """The real agent of one node, with simulated kernel files, GPU and devices. Counters of links start at zero."""
 
     def __init__(self, node: SimNode, every: float, disks: list[str]) -> None:
         self.gpu_helper = agent.HelperChannel(-1, -1)

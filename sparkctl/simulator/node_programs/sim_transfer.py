@@ -92,9 +92,7 @@ async def run_model_program(node: SimNode, stdin: ReadStream) -> bytes:
 
 
 def _find_last_use(node: SimNode, place: str) -> float:
-    """Return when a container that names the model was last started; where none does, when it came: now, or some days
-    before the boot.
-    """
+    """Return the last start of a container with the model, else when it came: now, or days before the boot."""
     name = place.rpartition("/")[2]
     names = {name, name.removeprefix("models--").replace("--", "/", 1)}
     starts = [

@@ -50,9 +50,7 @@ def build_body_rows(body: DialogBody, columns: int) -> Sequence[TextRow]:
 
 
 class Dialog(ModalScreen[T], Generic[T]):
-    """A framed dialog in the middle; no frame in a small terminal. Escape always cancels. It does not shrink while it is
-    open, so that nothing moves below what is typed.
-    """
+    """A dialog in the middle, framed where there is room; escape cancels. It never shrinks, so that nothing moves while one types."""
 
     WRAPS: ClassVar[bool] = False  # rows are sentences and may be wrapped
     hint = ""  # below the rows
@@ -74,7 +72,6 @@ class Dialog(ModalScreen[T], Generic[T]):
 
     @property
     def panel(self) -> Panel:
-        """The app, as a `Panel`."""
         return self.app  # type: ignore[return-value]
 
     @property
@@ -104,7 +101,6 @@ class Dialog(ModalScreen[T], Generic[T]):
         yield TextSurface(self.panel.tones)
 
     def on_mount(self) -> None:
-        """Draw the dialog."""
         self.draw_dialog()
 
     def on_resize(self, event: events.Resize) -> None:
@@ -204,7 +200,6 @@ class RefreshingDialog(Dialog[str]):
         self._anew = anew
 
     def on_mount(self) -> None:
-        """Draw the dialog and start its updates."""
         self.draw_dialog()
         if self._anew is not None:
             self.set_interval(_REFRESH_SECONDS, self._refresh_body)
@@ -217,7 +212,6 @@ class RefreshingDialog(Dialog[str]):
             self.draw_dialog()
 
     def render_rows(self) -> Sequence[TextRow]:
-        """Return the question."""
         return [(), *build_body_rows(self._body, self.inner_size[0]), ()]
 
 
@@ -259,7 +253,6 @@ class ChoiceDialog(RefreshingDialog):
         return [joined] if measure_row(joined) <= self.inner_size[0] else [(each,) for each in spans]
 
     def click_row(self, row: TextRow, x: int, *, twice: bool) -> None:
-        """Answer with the clicked choice."""
         del twice
         clicked = find_span(row, x)
         for at, button in enumerate(self._buttons):
@@ -268,7 +261,6 @@ class ChoiceDialog(RefreshingDialog):
                 return
 
     def action_move(self, by: int) -> None:
-        """Select another choice."""
         self._at = (self._at + by) % len(self._choices)
         self.draw_dialog()
 
@@ -278,7 +270,6 @@ class ChoiceDialog(RefreshingDialog):
             self.dismiss(self._choices[1][0])
 
     def action_take(self) -> None:
-        """Answer with the selected choice."""
         self.dismiss(self._choices[self._at][0])
 
 
@@ -296,12 +287,10 @@ class InputDialog(RefreshingDialog):
         self._may_be_empty = may_be_empty
 
     def compose(self) -> ComposeResult:
-        """Create the text surface and the input field."""
         yield from super().compose()
         yield Input(password=self._password, compact=True)
 
     def reserved_rows(self) -> Sequence[TextRow]:
-        """Return the row that the input field covers."""
         return [()] if self.is_framed else ()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
@@ -331,7 +320,6 @@ class TextDialog(Dialog[None]):
         self._laid_out: tuple[int, Sequence[TextRow]] | None = None  # the columns and rows of the last drawing
 
     def render_rows(self) -> Sequence[TextRow]:
-        """Return the visible part of the text."""
         wide, high = self.inner_size
         if self._laid_out is None or self._laid_out[0] != wide:
             self._laid_out = wide, wrap_rows(build_body_rows(self._body, wide), wide)
@@ -349,15 +337,12 @@ class TextDialog(Dialog[None]):
         self.draw_dialog()
 
     def click_outside(self) -> None:
-        """Close the dialog."""
         self.dismiss(None)
 
     def on_mouse_scroll_down(self) -> None:
-        """Scroll down by the wheel."""
         self.action_scroll(_WHEEL_ROWS)
 
     def on_mouse_scroll_up(self) -> None:
-        """Scroll up by the wheel."""
         self.action_scroll(-_WHEEL_ROWS)
 
     def action_scroll(self, by: int) -> None:
@@ -413,7 +398,6 @@ class FilterTextDialog(TextDialog, inherit_bindings=False):
         self._search(self._typed[:-1])
 
     def action_close(self) -> None:
-        """Close the dialog."""
         self.dismiss(None)
 
     def action_cancel(self) -> None:

@@ -104,7 +104,6 @@ class CommandLineDialog(ModalScreen[str]):
             self._show_completions(event.value)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Return the line."""
         self.dismiss(event.value.strip().removeprefix(":"))
 
     def action_complete(self) -> None:
@@ -147,7 +146,6 @@ class CommandLineDialog(ModalScreen[str]):
         line.cursor_position = len(line.value)
 
     def action_leave(self) -> None:
-        """Close without a command."""
         self.dismiss(None)
 
     def _apply_completion(self) -> str | None:

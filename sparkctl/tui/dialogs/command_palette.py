@@ -156,7 +156,6 @@ class ActionPalette(Dialog[str]):
         self._visible: dict[int, TextRow] = {}  # the rows of the visible entries
 
     def compose(self) -> ComposeResult:
-        """Create the text surface and the input field."""
         yield from super().compose()
         yield Input(placeholder="type a part of its name", compact=True)
 
@@ -189,7 +188,6 @@ class ActionPalette(Dialog[str]):
         return justify_row(truncate_row(left, room), key, columns)
 
     def render_footer_rows(self) -> Sequence[TextRow]:
-        """Return the key hints."""
         more = len(self._found) - max(self._at, 0) - 1
         return [
             (),
@@ -218,13 +216,11 @@ class ActionPalette(Dialog[str]):
             self.dismiss(self._found[self._at].does)
 
     def click_row(self, row: TextRow, x: int, *, twice: bool) -> None:
-        """Run the clicked entry."""
         del x, twice
         if (at := next((at for at, one in self._visible.items() if one is row), None)) is not None:
             self.dismiss(self._found[at].does)
 
     def click_outside(self) -> None:
-        """Close the palette."""
         self.dismiss(None)
 
     def on_mouse_scroll_down(self) -> None:

@@ -178,7 +178,6 @@ class ImportProfileDialog(Dialog[str]):
         return rows or wrap_text(_EMPTY_HINT, columns, TextStyle.STALE)
 
     def render_footer_rows(self) -> list[TextRow]:
-        """Return the key hints."""
         keys = [("ctrl+s", "saves it")] if isinstance(self._answer, ImportedProfile) else []
         if self._import_input.allow or (
             isinstance(self._answer, ImportedProfile)
@@ -203,7 +202,6 @@ class ImportProfileDialog(Dialog[str]):
         self._schedule_import(not self._import_input.allow)
 
     def action_scroll(self, by: int) -> None:
-        """Scroll the preview."""
         self._from = max(0, self._from + by)
         self.draw_dialog()
 

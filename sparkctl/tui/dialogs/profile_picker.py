@@ -286,7 +286,6 @@ class ProfilePicker(Dialog[PickedStart]):
         return find_worst_estimate(known) if known and len(known) == len(fits) else None
 
     def render_footer_rows(self) -> Sequence[TextRow]:
-        """Return the key hints."""
         chosen = self._selected_profile
         others = len(self._views) - 1
         words = " the other Spark   " if others == 1 else " another Spark   "
@@ -346,7 +345,6 @@ class ProfilePicker(Dialog[PickedStart]):
         self._filter(self._typed[:-1])
 
     def action_erase_all(self) -> None:
-        """Erase what was typed."""
         self._filter("")
 
     def action_cancel(self) -> None:
@@ -357,7 +355,6 @@ class ProfilePicker(Dialog[PickedStart]):
             self.dismiss(None)
 
     def action_move(self, by: int) -> None:
-        """Select another profile."""
         self._at = max(0, min(len(self._offers) - 1, self._at + by))
         self.draw_dialog()
 
@@ -381,7 +378,6 @@ class ProfilePicker(Dialog[PickedStart]):
         self.action_move(-1)
 
     def action_node(self, by: int) -> None:
-        """Select another node."""
         self._node = (self._node + by) % len(self._views)
         self.draw_dialog()
 

@@ -312,8 +312,7 @@ def _render_error(message: str, hint: str | None, columns: int) -> list[TextRow]
 
 
 def show_printed_text(panel: Panel, words: Sequence[str]) -> None:
-    """Show what a command line prints that changes nothing, as it comes; it runs as a program of its own, asks nothing, and
-    ends with the dialog."""
+    """Show what a read-only command line prints, as it comes. Its process asks nothing and ends with the dialog."""
     dialog = TextDialog(f"sparkctl {shlex.join(words)}", _build_printed_rows(b"", is_running=True))
     task = panel.spawn_task(_show_printed_text(panel, words, dialog))
 
@@ -348,10 +347,7 @@ def _build_printed_rows(printed: bytes, *, is_running: bool) -> list[TextRow]:
 
 
 def show_diagnosis(panel: Panel, target: ScreenTarget) -> None:
-    """Open the screen of a failed instance, which shows its verdict; show a diagnosis of the log of any other.
-
-    Raises `InvalidInput` for a node that the panel does not have.
-    """
+    """Open the screen of a failed instance; diagnose the log of any other. Raises `InvalidInput` for an unknown node."""
     if unknown := [node for node in target.nodes if node not in panel.node_names]:
         raise InvalidInput(f"no node is called {unknown[0]}", f"there are: {', '.join(panel.node_names)}")
     now = retarget_context(panel.build_action_context(), target.name, next(iter(target.nodes), None))

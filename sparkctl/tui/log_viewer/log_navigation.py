@@ -88,7 +88,6 @@ class LogLayout:
         ]
 
     def find_row(self, line: BufferedLine, character: int) -> int:
-        """Return the row of a line that contains a character."""
         return bisect_right(self._find_row_starts(line), character) - 1 if self.is_wrapped else 0
 
     def find_row_start(self, line: BufferedLine, row: int) -> int:
@@ -296,7 +295,6 @@ class LogViewPosition:
         self._marked = (self._anchor, self.current, self.left, self.is_following)
 
     def return_to_saved(self) -> None:
-        """Return to the saved position."""
         if self._marked is not None:
             self._anchor, self.current, self.left, self.is_following = self._marked
 

@@ -135,13 +135,11 @@ class LogStatusLine(Widget):
         self._state = LogViewState()
 
     def show_state(self, state: LogViewState) -> None:
-        """Show another state."""
         if state != self._state:
             self._state = state
             self.refresh()
 
     def render(self) -> Content:
-        """Return the line."""
         return format_status_line(self._state, self.size.width)
 
 

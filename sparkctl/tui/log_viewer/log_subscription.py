@@ -197,7 +197,9 @@ class LogSubscription:
 
     async def _replay_recording(self) -> None:
         """Deliver the lines of the recording at their times; start again when the recording seeks back."""
-        mine = [one for one in self._controller.recorded if isinstance(one, LogArrived) and self._is_mine(one)]
+        own = self._node, self._instance
+        recorded = (one for one in self._controller.recorded if isinstance(one, LogArrived))
+        mine = [one for one in recorded if (one.node, one.instance) == own]
         while True:
             turn = self._controller.turn
             self._reader.begin()
@@ -213,9 +215,6 @@ class LogSubscription:
             else:
                 self._reader.over()
             await turn.wait()
-
-    def _is_mine(self, event: LogArrived) -> bool:
-        return event.node == self._node and event.instance == self._instance
 
     def _report_defect(self, task: asyncio.Task[None]) -> None:
         """Show a defect in the log's own status; it ends this log only."""

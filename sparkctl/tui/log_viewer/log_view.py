@@ -177,7 +177,6 @@ class LogScrollView(ScrollView, can_focus=True):
             self._paint_new_lines()
 
     def pause_following(self) -> None:
-        """Stop following."""
         if self.position.pause_following():
             self.report_state()  # the painted rows do not change
 
@@ -247,7 +246,6 @@ class LogScrollView(ScrollView, can_focus=True):
         self.repaint()
 
     def render_line(self, y: int) -> Strip:
-        """Return one row of the screen."""
         renderer = self.renderer
         if not renderer.styles:
             renderer.base = self.rich_style
@@ -275,11 +273,7 @@ class LogScrollView(ScrollView, can_focus=True):
         self.renderer.styles = {}  # `render_line` reads them again: the component styles are not updated yet
 
     def on_mount(self) -> None:
-        """Fit to the size after the first layout.
-
-        Asking for the size now would make Textual lay this out outside of the screen's own layout, which then sends no
-        `Resize`.
-        """
+        """Fit to the size after the first layout: asked now, Textual would lay this out alone and send no `Resize` later."""
         self.call_after_refresh(self.fit_to_size)
 
     def on_focus(self, event: Focus) -> None:
@@ -313,11 +307,9 @@ class LogScrollView(ScrollView, can_focus=True):
         return region.height > 0
 
     def action_scroll_up(self) -> None:
-        """Scroll up by a row."""
         self._move_rows(-1)
 
     def action_scroll_down(self) -> None:
-        """Scroll down by a row."""
         self._move_rows(1)
 
     def action_page_up(self) -> None:
@@ -362,12 +354,10 @@ class LogScrollView(ScrollView, can_focus=True):
         self._handle_wheel(event, 1)
 
     def on_mouse_scroll_left(self, event: MouseScrollLeft) -> None:
-        """Scroll left."""
         event.prevent_default().stop()
         self._shift_sideways(-_SIDEWAYS_CELLS)
 
     def on_mouse_scroll_right(self, event: MouseScrollRight) -> None:
-        """Scroll right."""
         event.prevent_default().stop()
         self._shift_sideways(_SIDEWAYS_CELLS)
 
@@ -518,7 +508,6 @@ class LogView(LogScrollView, can_focus=True):
         self.position.save_position()
 
     def return_to_saved(self) -> None:
-        """Return to the saved position."""
         self.position.return_to_saved()
         self.repaint()
 
@@ -655,7 +644,6 @@ class LogView(LogScrollView, can_focus=True):
             event.prevent_default().stop()
 
     def toggle_following(self) -> None:
-        """Follow or pause."""
         (self.pause_following if self.is_following else self.follow_end)()
 
     def go_to_next_match(self, backwards: bool = False) -> None:

@@ -65,7 +65,6 @@ class KeyFooter(TextSurface):
     places: tuple[FooterKey, ...] = ()
 
     def on_click(self, event: events.Click) -> None:
-        """Run the clicked action."""
         for place in self.places:
             if place.start <= event.x < place.stop:
                 panel: Panel = self.app  # type: ignore[assignment]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 from textual.binding import BindingType
 
 from sparkctl.commands.actions import BENCH, ActionContext, ActionId
+from sparkctl.history.bench_store import BenchStore
 from sparkctl.logs import search
 from sparkctl.tui.screens.base import ActionHandlers, build_bindings
 from sparkctl.tui.screens.scroll_screens import ListScreen
@@ -90,7 +91,6 @@ class BenchScreen(ListScreen[int]):
         return tuple(one.number for one in model.visible_runs), None if run is None else run.number
 
     def action_handlers(self) -> ActionHandlers:
-        """Return the handlers of the list and its own."""
         return {**super().action_handlers(), ActionId.BENCH_STOP: self._stop, ActionId.COPY: self._copy_command}
 
     def already_shows(self, message: str) -> bool:
@@ -118,8 +118,6 @@ class BenchScreen(ListScreen[int]):
             self.panel.spawn_task(self._refresh())
 
     async def _refresh(self) -> None:
-        from sparkctl.history.bench_store import BenchStore
-
         self._is_reading = True
         try:
             found = await asyncio.to_thread(BenchStore().list_runs)

@@ -80,7 +80,6 @@ class DoctorScreen(ListScreen[tuple[str, ...]]):
         return tuple(each.stable_key for each in model.visible_findings), None if one is None else one.stable_key
 
     def action_handlers(self) -> ActionHandlers:
-        """Return the handlers of the list and its own."""
         return {
             **super().action_handlers(),
             ActionId.EXAMINE: self._run_doctor,
@@ -89,12 +88,10 @@ class DoctorScreen(ListScreen[tuple[str, ...]]):
         }
 
     def _run_doctor(self) -> None:
-        """Run `doctor` again."""
         if self.panel.controller is not None:
             self.panel.controller.run_doctor(self.panel.config_nodes)
 
     def _copy_remedy(self) -> None:
-        """Copy the command of the remedy."""
         one = self._build_doctor_model().selected
         if one is not None and one.remedy_command is not None:
             self.panel.copy_text(one.remedy_command, "the remedy")

@@ -85,7 +85,6 @@ class HistoryScreen(ListScreen[int]):
         return tuple(each.id for each in model.visible_operations), None if one is None else one.id
 
     def action_handlers(self) -> ActionHandlers:
-        """Return the handlers of the list and its own."""
         return {**super().action_handlers(), ActionId.COPY: self._copy_command}
 
     def _copy_command(self) -> None:

@@ -26,6 +26,7 @@ from sparkctl.model.text.log_line import LogLine
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.tui.dialogs.base import ChoiceDialog, render_sentence
+from sparkctl.tui.dialogs.base import TextDialog as Page
 from sparkctl.tui.global_actions import edit_selected_profile
 from sparkctl.tui.key_hints import format_key
 from sparkctl.tui.log_viewer.log_subscription import LogConsumer, LogSubscription
@@ -155,7 +156,6 @@ class InstanceScreen(ScrollScreen):
 
     @classmethod
     def create(cls, now: ActionContext) -> Self:
-        """Return the screen of the selected instance."""
         assert now.node is not None
         assert now.instance is not None
         return cls(now.node, now.instance)
@@ -186,7 +186,6 @@ class InstanceScreen(ScrollScreen):
 
     @property
     def breadcrumb(self) -> str:
-        """The node and the name of the instance."""
         return f"{self._node} › {self._instance}"
 
     def add_selection(self, now: ActionContext) -> ActionContext:
@@ -244,7 +243,6 @@ class InstanceScreen(ScrollScreen):
                 task.cancel()
 
     def paint_body(self) -> None:
-        """Paint the current state."""
         model = self._build_instance_model() if self._held is None else self._held
         if model is None:
             self.page_surface.set_rows(())
@@ -276,7 +274,8 @@ class InstanceScreen(ScrollScreen):
             timeline=timeline,
             end=end,
             run=run,
-            run_trouble=self._launch_error or _explain_missing_plan(controller),
+            run_trouble=self._launch_error
+            or ("this recording does not contain it" if controller.is_replaying else None),
             tail=() if is_log_of_earlier else tuple(self._lines),
             tail_trouble=None if is_log_of_earlier else self._trouble,
             remedies=self._list_remedy_keys(end, run),
@@ -341,7 +340,6 @@ class InstanceScreen(ScrollScreen):
         controller.schedule_repaint()
 
     def action_handlers(self) -> ActionHandlers:
-        """Return the handlers that scroll and its own."""
         return {
             **super().action_handlers(),
             ActionId.ACCEPT: self._propose_change,
@@ -374,9 +372,6 @@ class InstanceScreen(ScrollScreen):
             self.panel.copy_text(one.endpoint, one.endpoint)
 
     def _show_launch_plan(self) -> None:
-        """Show the whole launch plan."""
-        from sparkctl.tui.dialogs.base import TextDialog as Page
-
         model = self._build_instance_model()
         if model is None or model.run is None:
             self.panel.show_toast((model and model.run_trouble) or "the launch plan is still being read")
@@ -445,7 +440,3 @@ def _find_pending_plan(controller: PanelController, node: NodeName, instance: st
     """Return the plan of a start that this panel watches, while there is no container yet."""
     plan = controller.store.get_record(node).plans.get(instance)
     return None if plan is None else ContainerLaunch(redact_launch_plan(plan), plan.ready)
-
-
-def _explain_missing_plan(controller: PanelController) -> str | None:
-    return "this recording does not contain it" if controller.is_replaying else None

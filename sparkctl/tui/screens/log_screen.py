@@ -12,6 +12,7 @@ from textual.containers import Vertical
 from textual.widget import Widget
 
 from sparkctl.commands.actions import LOGS, Action, ActionContext, ActionId
+from sparkctl.engines import find_engine
 from sparkctl.logs.buffer import LogBuffer
 from sparkctl.logs.line_marker import LineMarker
 from sparkctl.model.container import shorten_id
@@ -55,10 +56,7 @@ class LogSource:
 
 
 def list_log_sources(store: Store, scope: LogScope, chosen: LogSource) -> tuple[LogSource, ...]:
-    """Return the live logs of a scope; the chosen one and its other ranks are always included.
-
-    Containers of one instance name on several nodes count as ranks of one model.
-    """
+    """Return the live logs of a scope, always with the chosen one and its ranks: containers of its name on any node."""
     found = [
         LogSource(node, one.name)
         for node in store.nodes
@@ -139,7 +137,6 @@ class LogScreen(PanelScreen):
 
     @classmethod
     def create(cls, now: ActionContext) -> Self:
-        """Return the screen of the selected instance."""
         assert now.node is not None
         assert now.instance is not None
         return cls(now.node, now.instance)
@@ -159,7 +156,6 @@ class LogScreen(PanelScreen):
 
     @property
     def breadcrumb(self) -> str:
-        """Whose logs are shown."""
         if self._earlier:
             return f"{self._node} › {self._instance} › earlier log"
         return format_log_title(self._scope, self._sources, self._chosen)
@@ -173,7 +169,6 @@ class LogScreen(PanelScreen):
         return tuple(replace(one, footer=0) if one.id in _SEARCH_ACTIONS else one for one in found)
 
     def add_selection(self, now: ActionContext) -> ActionContext:
-        """Return the action context with the instance of this log."""
         return replace(now, node=self._node, instance=self._instance)
 
     def create_body(self) -> Widget:
@@ -181,7 +176,6 @@ class LogScreen(PanelScreen):
         return _LogBody(TextSurface(self.panel.tones, id="trouble"), id="log")
 
     def on_mount(self) -> None:
-        """Start to read the logs."""
         controller = self.panel.controller
         if controller is None:
             return
@@ -230,7 +224,6 @@ class LogScreen(PanelScreen):
     # --- keys ---
 
     def action_handlers(self) -> ActionHandlers:
-        """Return the handlers of the log."""
         own = {ActionId.LOG_SCOPE: self._widen_scope, ActionId.LOG_EARLIER: self._show_earlier_log}
         return own if self._pane is None else {**self._pane.action_handlers(), **own}
 
@@ -324,8 +317,6 @@ class LogScreen(PanelScreen):
 
     def _create_marker(self, controller: PanelController, one: LogSource) -> LineMarker:
         """Return the classifier that marks ready lines and failures, for the engine where it is known."""
-        from sparkctl.engines import find_engine
-
         ready = controller.find_ready_line(one.node, one.instance)
         view = controller.store.find_instance(one.node, one.instance)
         engine = None if view is None else find_engine(view.engine)

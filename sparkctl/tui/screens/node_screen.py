@@ -34,7 +34,6 @@ class NodeScreen(ListScreen[int]):
 
     @property
     def breadcrumb(self) -> str:
-        """The Spark's name."""
         return str(self.panel.selected_node or "node")
 
     def add_selection(self, now: ActionContext) -> ActionContext:
@@ -50,7 +49,6 @@ class NodeScreen(ListScreen[int]):
         self._held = None if self.frozen_at is None else deepcopy(self._build_node_model())
 
     def paint_body(self) -> None:
-        """Paint the current state."""
         if (model := self._build_node_model()) is not None:
             self.show_page(render_node(model, *self.page_size))
 
@@ -75,7 +73,6 @@ class NodeScreen(ListScreen[int]):
         return () if model is None else tuple(each.pid for each in model.processes), None if one is None else one.pid
 
     def action_handlers(self) -> ActionHandlers:
-        """Return the handlers of the list and its own."""
         return {
             **super().action_handlers(),
             ActionId.SORT: lambda: self._sort_by(get_next_member(self._order)),

@@ -180,7 +180,6 @@ class OverviewScreen(PanelScreen):
         return worst if 0 <= at <= x < at + len(words) else None
 
     def create_body(self) -> Widget:
-        """Return the grid of tiles."""
         return TileGrid(self.panel.tones, id="tiles")
 
     def paint_body(self) -> None:

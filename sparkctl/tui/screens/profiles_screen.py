@@ -200,7 +200,6 @@ class ProfilesScreen(ListScreen[str]):
         return now if one is None else replace(now, profile=one.summary.name, instance=one.summary.name)
 
     def paint_body(self) -> None:
-        """Paint, and check the visible profiles."""
         model = self._build_profiles_model()
         page = render_profiles_screen(model, *self.page_size)
         self.show_page(page)
@@ -359,7 +358,6 @@ class ProfilesScreen(ListScreen[str]):
         return tuple(each.summary.name for each in model.visible_entries), None if one is None else one.summary.name
 
     def action_handlers(self) -> ActionHandlers:
-        """Return the handlers of the list and its own."""
         return {
             **super().action_handlers(),
             ActionId.UP: self._pick_node,
@@ -386,7 +384,6 @@ class ProfilesScreen(ListScreen[str]):
         return one.summary.name, one.profile
 
     def on_header_click(self, x: int) -> None:
-        """Sort by the column that was clicked."""
         words = self.page_surface.plain_lines[self._page.top - 1]
         begins = [(words.find(head), head) for head in SORT_BY_COLUMN if head in words]
         hit = max((each for each in begins if each[0] <= x), default=None)
@@ -399,7 +396,6 @@ class ProfilesScreen(ListScreen[str]):
         self.repaint()
 
     def _copy_docker_command(self) -> None:
-        """Copy the shown docker command."""
         one = self._build_profiles_model()
         if one.preview.lines:
             self.panel.copy_text("\n".join(one.preview.lines), "the docker run line")

@@ -26,16 +26,13 @@ class PageSurface(TextSurface):
     """The rows of a `PageScreen`; clicks and the wheel are the screen's."""
 
     def on_click(self, event: events.Click) -> None:
-        """Hand on a click."""
         self._get_screen().select_at(event.x, event.y, twice=event.chain > 1)
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        """Scroll down by the wheel."""
         event.stop()
         self._get_screen().handle_wheel(event.y, 1)
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        """Scroll up by the wheel."""
         event.stop()
         self._get_screen().handle_wheel(event.y, -1)
 
@@ -54,12 +51,10 @@ class PageScreen(PanelScreen):
         self._page = ScrollPage(())
 
     def create_body(self) -> Widget:
-        """Return the surface of the page."""
         return PageSurface(self.panel.tones)
 
     @property
     def page_surface(self) -> PageSurface:
-        """The surface of the page."""
         return self.query_one(PageSurface)
 
     @property
@@ -78,7 +73,6 @@ class PageScreen(PanelScreen):
             super().repaint()
 
     def show_page(self, page: ScrollPage) -> None:
-        """Show a page."""
         self._page, self._scroll_offset = page, page.further
         self.page_surface.set_rows(page.rows)
 
@@ -115,7 +109,6 @@ class ScrollScreen(PageScreen):
     """A screen of one long page."""
 
     def action_handlers(self) -> ActionHandlers:
-        """Return the handlers that scroll."""
         return {
             ActionId.LOWER: lambda: self.scroll_rows(1),
             ActionId.UPPER: lambda: self.scroll_rows(-1),
@@ -141,7 +134,6 @@ class _ListBody(Vertical):
     """
 
     def compose(self) -> ComposeResult:
-        """Create the list and the prompt."""
         screen = self.screen
         assert isinstance(screen, PanelScreen)
         yield PageSurface(screen.panel.tones, id="list")
@@ -163,7 +155,6 @@ class ListScreen(PageScreen, Generic[KeyT]):
         self._typed = ""
 
     def create_body(self) -> Widget:
-        """Return the list and its prompt."""
         return _ListBody()
 
     def select_at(self, x: int, y: int, *, twice: bool) -> None:
@@ -189,7 +180,6 @@ class ListScreen(PageScreen, Generic[KeyT]):
 
     @property
     def breadcrumb(self) -> str:
-        """The screen's name."""
         return self.SCREEN_ID
 
     def list_keys(self) -> tuple[Sequence[KeyT], KeyT | None]:
@@ -197,7 +187,6 @@ class ListScreen(PageScreen, Generic[KeyT]):
         raise NotImplementedError
 
     def action_handlers(self) -> ActionHandlers:
-        """Return the handlers of the list, of its detail and of its filter."""
         return {
             ActionId.LOWER: lambda: self._move_selection(1),
             ActionId.UPPER: lambda: self._move_selection(-1),

@@ -52,7 +52,6 @@ class SwitchScreen(ScrollScreen):
 
     @property
     def breadcrumb(self) -> str:
-        """The profile that is switched to."""
         progress = self._get_switch_progress()
         return f"switch › {self._profile_name if progress is None else progress.instance}"
 
@@ -97,7 +96,6 @@ class SwitchScreen(ScrollScreen):
         return progress is None or not progress.is_over
 
     def already_shows(self, message: str) -> bool:
-        """Tell whether the plan shows this warning already."""
         return any(words.endswith(message) for words, _ in self._cautions)
 
     def on_unmount(self) -> None:

@@ -23,8 +23,7 @@ FabricPort = tuple[NetworkInterface, RdmaLane]
 
 
 def render_fabric(glances: Sequence[NodeTileModel]) -> list[TextRow]:
-    """Return a row for each set of Sparks that share a network on fast ports, and for each Spark whose peer is not
-    known."""
+    """Return a row for each set of Sparks on a common fast network, and for each Spark without a known peer."""
     if len(glances) < 2:
         return []
     ports = {seen.name: found for seen in glances if (found := _find_fast_ports(seen))}

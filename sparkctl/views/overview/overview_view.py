@@ -162,7 +162,7 @@ def render_tile_row(
 
 
 def _build_sections(seen: NodeTileModel, space: DrawArea, roomy: bool) -> TileSections:
-    first = [make_block(1, said_job) for said_job in _render_jobs(seen)]
+    first = [make_block(1, make_row(sanitize_span(job, TextStyle.ATTENTION))) for job in seen.jobs]
     if not seen.is_known:
         if away := render_unreachable(seen, space):
             first.append(make_block(1, *away[:3]))
@@ -193,10 +193,6 @@ def _build_sections(seen: NodeTileModel, space: DrawArea, roomy: bool) -> TileSe
 
 def _make_sections(groups: Sequence[Sequence[RowBlock]], *, is_plain: bool) -> TileSections:
     return TileSections(tuple(map(tuple, groups)), is_plain)
-
-
-def _render_jobs(seen: NodeTileModel) -> list[TextRow]:
-    return [make_row(sanitize_span(job, TextStyle.ATTENTION)) for job in seen.jobs]
 
 
 def _render_instances(seen: NodeTileModel, space: DrawArea, roomy: bool) -> list[RowBlock]:
@@ -281,8 +277,7 @@ _WIDE_OFFER_COLUMNS = 78  # from which width on a source's figure is told in ful
 
 
 def _render_start_offers(seen: NodeTileModel, space: DrawArea) -> list[RowBlock]:
-    """Return what could be started here: each with whether it can start now, its speed here or by its source, and how long
-    its start takes."""
+    """Return what could be started here: whether it can start now, its speed, and how long its start takes."""
     if not seen.offers or space.columns < _MIN_OFFER_COLUMNS:
         return []
     wide = max(_OFFER_NAME_COLUMNS, *(measure_text(sanitize_line(one.name)) for one in seen.offers))
@@ -380,8 +375,7 @@ def _render_main_instance(one: InstanceView, seen: NodeTileModel, space: DrawAre
 
 
 def _render_title(seen: NodeTileModel, roomy: bool, columns: int) -> TextRow:
-    """Return the node's name, its state, the worst finding, and, without room in the tile, what runs; the finding is
-    kept if not all fits."""
+    """Return name, state, worst finding and, without room in the tile, what runs; the finding is kept if not all fits."""
     if (worst := seen.worst_finding) is None:
         return _render_state_title(seen, roomy, columns)
     badge = build_finding_badge(worst)
@@ -487,8 +481,7 @@ _RowOfFinding = tuple[TextRow, Finding | None]
 
 
 def _render_below_tiles(scene: OverviewScreenModel, shown: int, columns: int, room: int) -> list[_RowOfFinding]:
-    """Return the rows below the tiles, each with the finding that it is about; findings, events and log lines each keep at least
-    one row."""
+    """Return the rows below the tiles, each with its finding; findings, events and log lines keep a row each."""
     if room <= 0:
         return []
     hidden = len(scene.glances) - shown
@@ -583,8 +576,7 @@ def _is_said(one: EventLogEntry, texts: Sequence[str]) -> bool:
 
 
 def _render_findings(scene: OverviewScreenModel, columns: int, *, is_full: bool) -> list[_RowOfFinding]:
-    """Return the findings of all Sparks, the worst first, one row each; ``is_full``: each in full: what, since when, and what to
-    do."""
+    """Return all findings, the worst first, a row each; ``is_full``: with since when and what to do."""
     rows: list[_RowOfFinding] = []
     times = {seen.name: seen.now if seen.view.sample is None else seen.view.sample.time for seen in scene.glances}
     every = [one for seen in scene.glances if seen.connection.state is NodeState.OK for one in seen.view.findings]

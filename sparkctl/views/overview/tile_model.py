@@ -109,7 +109,6 @@ class NodeTileModel:
 
     @property
     def name(self) -> NodeName:
-        """The node's name."""
         return self.view.name
 
     @property
@@ -216,8 +215,7 @@ def sort_by_urgency(view: NodeTelemetryView) -> list[InstanceView]:
 
 
 def build_node_badges(seen: NodeTileModel) -> list[StateBadge]:
-    """Return the badges of the node; if one instance serves while another fails or starts, both: the serving one
-    first, the other with its name."""
+    """Return the node's badges: two if one instance serves while another fails or starts, the serving one first."""
     first = build_node_badge(seen)
     ordered = [one for one in sort_by_urgency(seen.view) if one.ours] if seen.connection.state is NodeState.OK else []
     serving = next((one for one in ordered if one.phase is Phase.READY), None)

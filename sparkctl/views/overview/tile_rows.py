@@ -374,7 +374,7 @@ def render_bandwidth(one: InstanceView, seen: NodeTileModel, space: DrawArea, mo
     if found is None:
         if one.numbers is None or one.numbers.activity is not EngineActivity.DECODING:
             return []
-        if _is_weight_size_missing(one):
+        if one.per_step is None or one.per_step.weights is None:
             why = "set model.weights in the profile"
         elif most_lines == 1 and is_prefilling(one.numbers):
             why = "prompts were read too"
@@ -418,10 +418,6 @@ def render_decode_summary(one: InstanceView, seen: NodeTileModel, space: DrawAre
     return (*spans, *_render_accept_curve(one, seen, space, space.columns - measure_row(spans) - 2))
 
 
-def _is_weight_size_missing(one: InstanceView) -> bool:
-    return one.per_step is None or one.per_step.weights is None
-
-
 def _render_accept_curve(one: InstanceView, seen: NodeTileModel, space: DrawArea, room: int) -> TextRow:
     """Return the trend of the accept length with its scale; nothing without room or readings."""
     drafting = seen.drafting.get(one.container_id or "")
@@ -456,7 +452,6 @@ def render_gpus(seen: NodeTileModel, space: DrawArea) -> list[TextRow]:
 
 def _render_gpu(gpu: Gpu, slow: TextStyle | None, hot: TextStyle | None) -> TextRow:
     """Return the figures of a GPU; ``slow`` and ``hot``: the styles of a clock and a temperature with a finding."""
-    degrees = "°C"
     if hot is None:
         hot = TextStyle.ATTENTION if gpu.celsius is not None and gpu.celsius >= 85 else TextStyle.VALUE
     limit = find_worst_clock_limit(gpu)
@@ -465,14 +460,13 @@ def _render_gpu(gpu: Gpu, slow: TextStyle | None, hot: TextStyle | None) -> Text
         *_render_figure(None if gpu.busy is None else gpu.busy * 100, 3, "%"),
         *_render_figure(gpu.sm_clock, 7, "MHz", slow or TextStyle.VALUE),
         *_render_figure(gpu.power, 6, "W"),
-        *_render_figure(gpu.celsius, 5, degrees, hot),
+        *_render_figure(gpu.celsius, 5, "°C", hot),
         *(() if limit is None else (Span(f"   {limit}", TextStyle.ATTENTION),)),
     )
 
 
 def build_machine_row(seen: NodeTileModel, space: DrawArea) -> RowBlock | None:
-    """Return what the machine beside the GPU does, as much as fits: CPU, load, NVMe, free disk, network; None before a
-    sample."""
+    """Return CPU, load, NVMe, free disk and network, as much as fits; None before a sample."""
     sample = seen.view.sample
     if sample is None or sample.cpu is None:
         return None
@@ -579,8 +573,7 @@ class AreaChart:
 
 
 def build_throughput_chart(one: InstanceView, seen: NodeTileModel, space: DrawArea) -> RowBlock | None:
-    """Return the curve of the throughput, beside it on a wide screen that of the accept length; None if there is no
-    reading."""
+    """Return the curve of the throughput and, on a wide screen, of the accept length; None without a reading."""
     drafting = seen.drafting.get(one.container_id or "")
     if drafting is None:
         return None
@@ -686,8 +679,7 @@ def read_series(seen: NodeTileModel, series: SeriesName, count: int) -> list[flo
 
 
 def build_chart_row(slot: str, charts: Sequence[AreaChart], widths: Sequence[int], tallest: int) -> RowBlock | None:
-    """Return filled curves side by side, at most ``tallest`` rows high, the newest reading at the right of each; None if nothing
-    is known."""
+    """Return filled curves side by side in at most ``tallest`` rows, the newest at the right; None if nothing is known."""
     if all(value is None for chart in charts for value in chart.values):
         return None
 
@@ -737,8 +729,7 @@ def build_memory_groups(seen: NodeTileModel, space: DrawArea, label: str = "memo
 
 
 def build_memory_bar(seen: NodeTileModel, space: DrawArea, label: str = "memory") -> RowBlock:
-    """Return the memory bar with the used memory (GPU and other) beside it. Page cache is shown, but never counted as
-    used."""
+    """Return the memory bar and the used memory (GPU and other). Page cache is shown, but not counted as used."""
     bar = seen.view.memory
     if bar is None:
         return make_block(0, make_row(make_label(label), Span(words.UNKNOWN, TextStyle.STALE)))

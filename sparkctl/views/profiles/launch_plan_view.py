@@ -136,8 +136,7 @@ def describe_rank_nodes(profile: Profile, nodes: Sequence[NodeName] = ()) -> str
 
 
 def list_start_obstacles(profile: Profile, view: NodeTelemetryView, fit: MemoryFit | None) -> list[str]:
-    """Return what prevents a start there, one sentence each: too little memory (by the estimate, if known), a port in
-    use."""
+    """Return what prevents a start there, a sentence each: too little memory, a port in use."""
     found = [
         f"{one.name} is on port {one.port} there, and {profile.name} needs the same port."
         for one in view.instances

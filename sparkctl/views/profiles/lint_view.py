@@ -41,19 +41,16 @@ def summarize_lint(checked: LintResult) -> str:
         else f" (flags of {load_engine(catalogue.catalogue.engine).title} {catalogue.catalogue.version})"
     )
     counts = [
-        _format_level_count(len(found), level) for level in LintSeverity if (found := checked.list_by_level(level))
+        f"{len(found)} {level}{'' if len(found) == 1 else 's'}"
+        for level in LintSeverity
+        if (found := checked.list_by_level(level))
     ]
     verdict = [] if checked.list_by_level(LintSeverity.ERROR) else ["good"]
     return f"{', '.join([*verdict, *counts])}{against}"
 
 
-def _format_level_count(number: int, level: LintSeverity) -> str:
-    return f"{number} {level}{'' if number == 1 else 's'}"
-
-
 def build_lint_json(checked: list[tuple[str, LintResult]], fixed: list[LintDiagnostic]) -> dict[str, object]:
-    """Return all diagnostics as one document. ``faults`` are those that make the profile unusable; they are also in
-    ``findings``."""
+    """Return all diagnostics as JSON. ``faults`` make the profile unusable; they are also in ``findings``."""
     every = [one for _, found in checked for one in found.diagnostics]
     return {
         "schema": 1,

@@ -269,10 +269,7 @@ _OUTCOME_WORDS = {KeyOutcome.KEPT: "kept", KeyOutcome.UNSUPPORTED: "left out", K
 
 
 def format_import_report(imported: ImportResult, allows: str = " (--allow takes all of it)") -> list[str]:
-    """Return how many keys were imported, each key that is in no field of the profile, and the notes.
-
-    ``allows``: show how to import what is withheld.
-    """
+    """Return how many keys were imported, each without a field, and the notes. ``allows``: tell how to import what is withheld."""
     ledger = imported.ledger
     counts = {fate: len(ledger.list_keys_by_outcome(fate)) for fate in KeyOutcome}
     parts = [f"{counts[KeyOutcome.MAPPED]} mapped"]

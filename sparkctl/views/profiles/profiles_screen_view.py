@@ -178,7 +178,6 @@ class ProfilesScreenModel:
 
 
 def filter_profiles(entries: tuple[ProfileEntry, ...], pattern: FilterPattern | None) -> tuple[ProfileEntry, ...]:
-    """Return the profiles that match a filter."""
     if pattern is None:
         return entries
     return tuple(entries[at] for at in pattern.select_indices([_make_filter_text(one) for one in entries]))

@@ -189,8 +189,7 @@ def fit_axis_scale(values: ChartValues, least_spread: float, floor: float = 0.0)
 
 
 def round_above(value: float, least: float) -> float:
-    """Return the next round number from ``value`` on, at least ``least``: an end of a scale that does not change with
-    every reading."""
+    """Return the next round number from ``value`` on, at least ``least``: a scale's end that rarely changes."""
     value = max(value, least)
     power = 10.0 ** math.floor(math.log10(value))
     return next(step * power for step in _ROUND_STEPS if step * power >= value * (1 - 1e-9))
@@ -284,8 +283,7 @@ def _compute_dot_levels(values: ChartValues, scale: AxisScale, dots: int) -> lis
 
 
 def _compute_dot_strokes(levels: Sequence[int | None]) -> list[int]:
-    """Return for each value its dots as bits, the lowest dot as the lowest bit. A line is connected to the previous
-    dot."""
+    """Return each value's dots as bits, the lowest first. A line is connected to the previous dot."""
     strokes: list[int] = []
     before: int | None = None
     for level in levels:
@@ -399,11 +397,10 @@ def count_needed_rows(tiles: Sequence[TileSections]) -> int:
 
 
 def align_sections(tiles: Sequence[TileSections], room: int) -> list[list[TextRow]]:
-    """Return at most ``room`` rows of each tile, aligned; if not all fit, the most important of each, with the GPU at
-    the bottom."""
+    """Return at most ``room`` aligned rows of each tile, the most important if not all fit; the GPU is at the bottom."""
     grouped = _group_parts(tiles)
     curves = _list_curves(tiles)
-    tight = [[_drop_blank_rows(group) for group in one] for one in grouped]
+    tight = [[[part for part in group if any(part.rows) or part.grow is not None] for group in one] for one in grouped]
     for kept, least in ((grouped, len(curves)), (tight, 0)):  # a row of each curve comes before a blank one
         spare = room - _count_total_rows(kept, {})
         if spare >= least:
@@ -418,8 +415,7 @@ def align_sections(tiles: Sequence[TileSections], room: int) -> list[list[TextRo
 
 
 def distribute_chart_rows(curves: Sequence[tuple[str, int]], spare: int) -> dict[str, int]:
-    """Return the height of each chart, given its largest height: one row each, the first ones first, then more,
-    evenly."""
+    """Return each chart's height, given its largest: one row each, the first ones first, then more, evenly."""
     heights = {slot: int(at < spare) for at, (slot, _) in enumerate(curves)}
     spare -= sum(heights.values())
     while spare > 0 and (open_ := [slot for slot, limit in curves if heights[slot] < limit]):
@@ -456,10 +452,6 @@ def _group_parts(tiles: Sequence[TileSections]) -> list[list[list[RowBlock]]]:
         [[part for group in one.groups[:-1] for part in group], list(one.groups[-1]) if one.groups else []]
         for one in tiles
     ]
-
-
-def _drop_blank_rows(group: Sequence[RowBlock]) -> list[RowBlock]:
-    return [part for part in group if any(part.rows) or part.grow is not None]
 
 
 def _list_curves(tiles: Sequence[TileSections]) -> list[tuple[str, int]]:

@@ -93,8 +93,7 @@ def draw_frame(
     chosen: bool = False,
     tone: TextStyle | None = None,
 ) -> tuple[TextRow, ...]:
-    """Return exactly ``lines`` rows of exactly ``columns``: the body in a frame with the title; ``tone``: the frame's
-    style if not the usual one."""
+    """Return exactly ``lines`` rows of exactly ``columns``: the body in a frame; ``tone``: an unusual style of it."""
     left, dash, right, side, under, end = _SELECTED_FRAME_SYMBOLS if chosen else _FRAME_SYMBOLS
     tone = tone or (TextStyle.CHOSEN if chosen else TextStyle.FRAME)
     title = truncate_row(title, max(0, columns - FRAME_COLUMNS))
@@ -175,16 +174,15 @@ def render_recording_wait() -> list[TextRow]:
 
 
 def describe_guard_coverage(guarded: Mapping[NodeName, tuple[str, ...] | None]) -> str | None:
-    """Return which Sparks are guarded; None if not known. ``guarded``: the watched instances of each."""
+    """Return which Sparks are guarded; None if not known. ``guarded``: the watched instances of each, whether a guard runs or not."""
     armed = [name for name, watched in guarded.items() if watched]
     if armed:
         return "guard armed" if len(armed) == len(guarded) else f"guard armed on {' and '.join(armed)}"
-    return "guard off" if guarded and None not in guarded.values() else None
+    return "unguarded" if guarded and None not in guarded.values() else None
 
 
 def render_header(title: Sequence[Span], right: Sequence[Span], columns: int) -> TextRow:
-    """Return the first line: program and screen on the left; state and time on the right, at least two columns apart.
-    The time is dropped last."""
+    """Return the first line: program and screen left, state and time right. The time is dropped last."""
     left, end = (Span(" "), *title), (*right, Span(" "))
     if len(title) > 2 and measure_row(left) + measure_row(end) + 2 > columns:
         left = (Span(" "), *title[2:])  # the screen's name matters more than the program's

@@ -192,8 +192,7 @@ def wrap_cells(head: str, cells: Sequence[str], width: int | None, gap: str = " 
 
 
 def align_cells(rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> list[list[str]]:
-    """Return the cells of a table padded to the width of their columns; those at ``right`` are aligned there. The last
-    column is not padded."""
+    """Return a table's cells padded to their columns; those at ``right`` align there. The last column is not padded."""
     if not rows:
         return []
     widths = [max(measure_text(row[at]) for row in rows) for at in range(len(rows[0]) - 1)]

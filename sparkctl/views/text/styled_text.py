@@ -1,5 +1,4 @@
-"""Rows of styled text for the panel. A style says what a text means; the theme chooses the colour. Imports no
-terminal library."""
+"""Rows of styled text, without a terminal library. A style says what a text means; the theme chooses the colour."""
 
 from __future__ import annotations
 
@@ -116,10 +115,7 @@ def measure_row(spans: Iterable[Span]) -> int:
 
 
 def split_graphemes(text: str) -> list[str]:
-    """Return the characters as a reader counts them: with their combining marks, variation selectors and joined parts.
-
-    The columns of the parts add up to those of the text.
-    """
+    """Return the characters as a reader counts them, with marks and joined parts; their columns add up to the text's."""
     if text.isascii() or _NARROW_PATTERN.fullmatch(text):
         return list(text)
     parts: list[str] = []
@@ -269,7 +265,6 @@ _SEVERITY_STYLES = {
 
 
 def get_severity_style(severity: Severity) -> TextStyle:
-    """Return the style of a severity."""
     return _SEVERITY_STYLES.get(severity, TextStyle.LABEL)
 
 
@@ -328,8 +323,7 @@ class ScrollPage:
 
 
 def compute_visible_range(count: int, at: int, lines: int) -> range:
-    """Return which of ``count`` entries are visible so that the one at ``at`` is among them, near the middle if
-    possible."""
+    """Return which of ``count`` entries are visible, with the one at ``at`` near the middle if possible."""
     first = max(0, min(at - lines // 2, count - lines))
     return range(first, min(count, first + lines))
 
@@ -337,8 +331,7 @@ def compute_visible_range(count: int, at: int, lines: int) -> range:
 def scroll_rows(
     rows: Sequence[TextRow], further: int, lines: int, by: tuple[str, str] = ("pgup", "pgdn")
 ) -> ScrollPage:
-    """Return the rows from ``further`` on; if not all fit, the last row says what is above and below, and the keys
-    ``by`` that scroll."""
+    """Return the rows from ``further`` on; if not all fit, the last row names the rest and the keys ``by`` that scroll."""
     if len(rows) <= lines or lines < 2:
         return ScrollPage(tuple(rows[: max(0, lines)]))
     shown = lines - 1

@@ -14,8 +14,11 @@ from sparkctl.commands.stop.pending_stops import PendingStopFiles
 from sparkctl.commands.stop.stop_instance import StopInstance, stop_instance
 from sparkctl.commands.switch.rollback import order_restarts
 from sparkctl.commands.switch.switch_instance import switch_instance
+from sparkctl.commands.switch.switch_request import SwitchInstance
 from sparkctl.config import load_config
 from sparkctl.context import CommandContext
+from sparkctl.engines import load_engine
+from sparkctl.files import shipped_profiles_dir
 from sparkctl.history.model import OperationKind
 from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.events import (
@@ -30,6 +33,7 @@ from sparkctl.model.phase import Phase
 from sparkctl.model.switch_plan import SwitchStep
 from sparkctl.model.verdict import FailureCause
 from sparkctl.monitor.switch_journal_io import decode_switch_journal
+from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.simulator import SimulatedSparks
 from sparkctl.simulator.sim_node import SudoRule
 from sparkctl.views.history_view import describe_reason
@@ -382,3 +386,30 @@ async def test_ranks_that_wait_for_each_other_come_back_head_last(scene: SwitchS
         found = [(name, one) for name, each in sessions.items() for one in await each.docker.list_containers()]
         for old in (found, found[::-1]):
             assert [node for node, _ in await order_restarts(sessions, old)] == ["spark2", "spark1"]
+
+
+async def test_a_rollback_waits_for_no_model_that_was_not_proved_before(
+    sparks: SimulatedSparks, ctx: CommandContext
+) -> None:
+    """It comes back as it was found: started, and without the wait of up to an hour for a token that never came."""
+    nodes = load_config(sparks.config_path).nodes
+    profiles = ProfileLibrary(shipped_profiles_dir())
+
+    def make_switch(name: str, fault: str) -> SwitchInstance:
+        profile = profiles.load_profile(name, overrides=(f"env.SIM_FAULT={fault}",))
+        words = (name, "--set", f"env.SIM_FAULT={fault}")
+        return SwitchInstance(
+            profile=profile, engine=load_engine(profile.engine), nodes=nodes[:1], known=nodes, words=words, guarded=False, timeout=60.0
+        )  # fmt: skip
+
+    hung = make_switch("qwen36-vllm", "no-token").to_start_request()
+    _, ended = await collect_events_and_end(start_instance(ctx, hung))
+    assert ended.outcome is Outcome.TIMED_OUT
+    (old,) = sparks.docker["spark1"].containers
+    seen, ended = await collect_events_and_end(switch_instance(ctx, make_switch(NEW, "cuda-oom")))
+    (plan,) = [one.plan for one in seen if isinstance(one, SwitchPlanned)]
+    assert plan.unproved == plan.stops == ("qwen36-vllm",)
+    assert "qwen36-vllm: not proved so far, so nobody waits for it then" in (describe_rollback_window(plan) or "")
+    again = "qwen36-vllm runs again; nobody waited for qwen36-vllm, not proved before the switch"
+    assert (ended.outcome, again in (ended.message or "")) == (Outcome.FAILED, True), ended
+    assert [(one.id, one.state) for one in sparks.docker["spark1"].containers.values()] == [(old, "running")]

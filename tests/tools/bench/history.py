@@ -13,6 +13,7 @@ from sparkctl.files import shipped_profiles_dir
 from sparkctl.history.model import NodeResult, OperationKind
 from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.node import NodeName
+from sparkctl.model.text import secrets
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.profiles.redaction import find_profile_secrets, render_redacted_yaml
 from tests.tools.bench.bench_report import Goal, LoadMeter, Report, Series, measure_interleaved
@@ -32,6 +33,7 @@ def run(rounds: int = ROUNDS) -> Report:
         history = OperationHistory(folder / "state")
 
         def ours() -> float:
+            secrets._redact_short_line.cache_clear()  # each start is a process of its own
             began = time.perf_counter()
             entry = history.begin_operation(
                 OperationKind.START, SystemClock(), "milo@desk", [SPARK1], profile="qwen36", instance="qwen36",

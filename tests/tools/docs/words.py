@@ -411,7 +411,7 @@ EVENT_NOTES: dict[str, str] = {
     "switch-plan": "`plan`: `profile`, `instance`, `nodes` (head first), `changes` per node (`tenants` with `conflicts`: `memory`, `port`, "
     "`group`, `instance`, `name`, `nodes`; `starts`, `fit`, `available_after`), `stops`, `obstacles`, `hints` (how to get what is missing), "
     "`cautions`, `seconds`, `is_there`, "
-    "`halves` (of `stops`: not whole, so they cannot be brought back), `rolls_back`",
+    "`halves` (of `stops`: not whole, so they cannot be brought back), `rolls_back`, `unproved` (of `stops`: they gave no token yet, so a rollback waits for none)",
     "switch": "`proof` is null while the step goes on",
     "switch-found": "`view` of the journal on the node: `found` (`none`, `read`, `unreadable`), `journal` (`id`, `operator`, `since`, "
     "`step`, `instance`, `words`, `profile_hash`, `nodes`, `stops`, `old`, `rolls_back`, `timeout`, `keep_going`), `is_held`, `why`; "

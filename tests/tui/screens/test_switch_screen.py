@@ -165,7 +165,7 @@ async def test_one_that_fails_tells_both_stories_and_the_old_one_serves_again(
         await open_switch_plan(pilot, f"switch {NEW} --node spark1 --no-guard --set env.SIM_FAULT=cuda-oom")
         await pilot.press("enter")
         await confirm_switch(pilot)
-        shown = await wait_for_text(pilot, f"● {OLD} serves again")
+        shown = await wait_for_text(pilot, f"● {OLD} runs again")
         assert f"✕ {NEW} failed: " in shown
         assert "✓        " in shown
         assert bed.is_old()
@@ -188,7 +188,7 @@ async def test_one_that_somebody_left_is_a_line_of_the_overview_and_is_undone_by
             assert "o goes on with it  A undoes it" in shown
             await pilot.press("A")
             shown = await wait_for_text(pilot, f"Undo the switch to {NEW} that ada@desk left")
-            assert f"{OLD} serves again" in " ".join(shown.replace("│", " ").split())
+            assert f"{OLD} is started again" in " ".join(shown.replace("│", " ").split())
             assert "[ Cancel ]" in shown
             await pilot.press("escape")
             await pilot.press("colon", *"abort --give-up", "enter")

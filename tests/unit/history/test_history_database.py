@@ -375,6 +375,20 @@ def test_no_secret_gets_into_the_file(history: OperationHistory) -> None:
     assert one.verdict.evidence[0].line == 3
 
 
+def test_a_profile_that_asks_for_a_key_is_kept_as_it_is(history: OperationHistory) -> None:
+    begin_operation(history, text="schema: 1\napi_key: generate\n").record_end("ready", 0)
+    assert history.list_operations()[0].text == "schema: 1\napi_key: generate\n"
+
+
+def test_one_more_figure_writes_no_more_than_the_row_that_it_is_in(history: OperationHistory) -> None:
+    entry = begin_operation(history, hash="h", text="text " * 1000)
+    entry.record_node_result(NodeResult(node=SPARK1, instance="qwen36", container=ID, peak=1))
+    log = history.directory / "history.db-wal"
+    before = log.stat().st_size
+    entry.record_node_result(NodeResult(node=SPARK1, instance="qwen36", container=ID, peak=2))
+    assert log.stat().st_size - before == 4096 + 24  # bytes: a page, and its header
+
+
 # what is asked of it
 
 

@@ -186,7 +186,7 @@ SPARKS = NodeName("spark1"), NodeName("spark2")
         ((("qwen36",), ("qwen36-vllm",)), "guard armed"),
         ((("qwen36",), ()), "guard armed on spark1"),
         ((None, ("qwen36-vllm",)), "guard armed on spark2"),
-        (((), ()), "guard off"),
+        (((), ()), "unguarded"),
         (((), None), None),
         ((None, None), None),
     ],

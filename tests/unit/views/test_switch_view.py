@@ -314,11 +314,11 @@ def test_a_rollback_tells_both_stories() -> None:
     seen = render_screen(replace(SCENE, progress=made, now=500.0), 80, 40)
     assert "✕ qwen36 failed: The workspace did not fit" in seen
     assert "line 412: CUDA out of memory" in seen
-    assert "● minimax-m27 serves again: nothing of the switch is left" in seen
-    assert seen.count("serves again") == 1, "once is enough"
+    assert "● minimax-m27 runs again: nothing of the switch is left" in seen
+    assert seen.count("s again") == 1, "once is enough"
     assert "✓  0:03  checked   all is there" in seen
     assert "✕        starting qwen36" in seen
-    assert seen.index("minimax-m27 serves again") < seen.index("qwen36 failed"), "what serves now comes first"
+    assert seen.index("minimax-m27 runs again") < seen.index("qwen36 failed"), "what serves now comes first"
     assert "spark1 before" not in seen, "the plan is no picture of these Sparks any more"
 
 
@@ -453,7 +453,7 @@ def test_of_two_models_that_stop_the_sentences_are_in_the_plural() -> None:
     assert "checking what can fail, while qwen36 and orpheus-tts serve" in told
     assert "stopping qwen36 and orpheus-tts; their containers are kept" in told
     assert "waiting for their memory to be free again" in told
-    assert "qwen36 and orpheus-tts serve again" in told
+    assert "qwen36 and orpheus-tts run again" in told
     assert not [one for one in told if " its " in one and "qwen36" in one]
 
 
