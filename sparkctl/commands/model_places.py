@@ -8,7 +8,6 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from sparkctl.context import CommandContext
-from sparkctl.engines import load_engine
 from sparkctl.engines.memory_estimate import map_path_to_node
 from sparkctl.errors import OperationRefused, SparkctlError
 from sparkctl.model.lazy_dataclass import dataclass
@@ -67,7 +66,6 @@ def find_model_places(ctx: CommandContext, session: NodeSession, profiles: Seque
                 home=session.user_home,
                 operator=ctx.operator,
                 environ=DefaultingEnviron(),
-                engine=load_engine(profile.engine),
             )
         except SparkctlError:  # a profile for another node
             continue

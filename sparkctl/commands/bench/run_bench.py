@@ -850,16 +850,8 @@ class BenchSeries:
             self._named_changes.update(changed)
 
     def _build_switch(self, start: StartInstance) -> SwitchInstance:
-        return SwitchInstance(
-            profile=start.profile,
-            engine=start.engine,
-            nodes=start.nodes,
-            names_nodes=start.names_nodes,
-            known=tuple({one.name: one for one in (*start.nodes, *self.everywhere)}.values()),
-            environ=start.environ,
-            words=start.words,
-            once_more=True,  # nobody waits for a question in the night
-        )
+        # `once_more`: nobody waits for a question in the night
+        return SwitchInstance.from_start(replace(start, once_more=True), self.everywhere)
 
     async def _measure_one(self, bench: MeasureInstance, start: StartInstance | None) -> CommandEnded:
         try:

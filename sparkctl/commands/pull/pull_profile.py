@@ -57,7 +57,6 @@ from sparkctl.commands.start.start_request import StartInstance, find_need_node
 from sparkctl.commands.transfer.transfer_files import TransferReporter
 from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext
-from sparkctl.engines import load_engine
 from sparkctl.errors import OperationRefused, SparkctlError
 from sparkctl.history.model import NodeResult, OperationKind
 from sparkctl.model.events import CommandEnded, Emit, Event, LogArrived, Outcome, PhaseChanged, WarningEmitted
@@ -149,7 +148,6 @@ class PullProfile(Request):
         """Return the start that this prepares: its launch plans say what is needed."""
         return StartInstance(
             profile=self.profile,
-            engine=load_engine(self.profile.engine),
             nodes=self.nodes,
             environ=self.environ,
             words=self.words,

@@ -84,7 +84,6 @@ class CheckFit(Request):
         nodes = tuple(self.nodes) if self.profile.nodes > 1 else (node,)
         return StartInstance(
             profile=self.profile,
-            engine=load_engine(self.profile.engine),
             nodes=nodes,
             words=self.words,
             environ=self.environ,

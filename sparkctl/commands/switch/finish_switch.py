@@ -17,7 +17,6 @@ from sparkctl.commands.switch.switch_runner import SwitchStepRunner, list_remain
 from sparkctl.commands.switch.switch_transaction import SwitchTransaction
 from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext
-from sparkctl.engines import load_engine
 from sparkctl.errors import NodeError, OperationRefused, SparkctlError
 from sparkctl.history.model import OperationKind
 from sparkctl.model.events import CommandEnded, Emit, Event, Outcome
@@ -281,7 +280,7 @@ class _FinishRun:
         nodes = {**{node.name: node for node in self.request.known}, **{k: v.node for k, v in self.sessions.items()}}
         self._refuse_unless_launchable(profile, nodes[journal.nodes[0]], abort_hint)
         return SwitchInstance(
-            profile=profile, engine=load_engine(profile.engine), nodes=tuple(nodes[one] for one in journal.nodes), known=tuple(nodes.values()),
+            profile=profile, nodes=tuple(nodes[one] for one in journal.nodes), known=tuple(nodes.values()),
             keep_going=journal.keep_going, rolls_back=journal.rolls_back, timeout=self.request.timeout or journal.timeout,
             environ=self.request.environ, words=journal.words,
             guarded=self.request.guarded and journal.guarded, once_more=True,
@@ -298,7 +297,6 @@ class _FinishRun:
                 home="/",
                 operator=self.ctx.operator,
                 environ=self.request.environ,
-                engine=load_engine(profile.engine),
             )
         except SparkctlError as error:
             raise OperationRefused(

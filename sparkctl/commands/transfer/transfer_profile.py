@@ -29,7 +29,6 @@ from sparkctl.commands.transfer.transfer_files import (
 from sparkctl.commands.transfer.transfer_stream import RouteUnreachable, TransferRoute, open_transfer_stream
 from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext
-from sparkctl.engines import load_engine
 from sparkctl.errors import (
     FREE_DOCKER_DISK,
     DiskFull,
@@ -52,8 +51,7 @@ from sparkctl.monitor.find_fabric_route import find_fabric_route
 from sparkctl.node import model_files_decoder
 from sparkctl.node.model_files_decoder import FileListing, FreeSpace
 from sparkctl.profiles.fit_evaluation import list_checkpoint_paths
-from sparkctl.profiles.launch_planning import DefaultingEnviron
-from sparkctl.profiles.launch_planning import build_launch_plan as make_plan
+from sparkctl.profiles.launch_planning import DefaultingEnviron, build_launch_plan
 from sparkctl.transport.docker.docker_errors import error_for_response
 from sparkctl.transport.docker.docker_responses import ImageInfo
 from sparkctl.transport.node_session import NodeSession
@@ -275,14 +273,12 @@ async def _transfer_to_target(ctx: CommandContext, request: TransferProfile, tar
 async def _read_node_contents(ctx: CommandContext, request: TransferProfile, session: NodeSession) -> NodeContents:
     node = session.node
     inspection = await session.read_node("identity", "docker", "fabric")
-    engine = load_engine(request.profile.engine)
-    plan = make_plan(
+    plan = build_launch_plan(
         request.profile,
         node,
         home=session.user_home,
         operator=ctx.operator,
         environ=DefaultingEnviron(request.environ),
-        engine=engine,
     )
     wanted = list_checkpoint_paths(request.profile, plan, request.kinds) if request.model else ()
     image, rooms = None, []
