@@ -28,7 +28,7 @@ from sparkctl.model.json_codec import to_json_data
 from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.text.sanitize import load_json_map
-from sparkctl.model.text.secrets import Redactor, collect_known_secrets, find_secret_values
+from sparkctl.model.text.secrets import Redactor, find_secret_values
 from sparkctl.monitor import sampler
 from sparkctl.node.bootstrap import RemoteProgram, build_program, pack_pynvml
 from sparkctl.transport.docker import docker_responses
@@ -136,7 +136,7 @@ def collect_support_bundle(
         began = ctx.clock.monotonic()
         with SupportBundle(path) as bundle:
             found = await gather_or_cancel(*(_read_node(ctx, node) for node in nodes))
-            known = collect_known_secrets(find_secret_values(environ), *(one.secrets for one in found))
+            known = frozenset(find_secret_values(environ)).union(*(one.secrets for one in found))
             files = _build_bundle_files(found, Redactor(known), config, ctx.clock.unix_time())
             size = bundle.write_files(BUNDLE_FOLDER, files)
         for one in found:

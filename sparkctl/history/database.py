@@ -238,7 +238,7 @@ class HistoryDatabase:
             except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
                 if not _is_damage(error):
                     raise
-            aside = _find_unused_path(
+            aside = find_unused_path(
                 self.path.with_name(f"{DATABASE_FILE_NAME}.damaged-{time.strftime('%Y%m%d-%H%M%S')}")
             )
             for ending in _SIDE_FILE_SUFFIXES:
@@ -334,7 +334,7 @@ def _is_damage(error: Exception) -> bool:
     return isinstance(error, UnicodeDecodeError) or _get_error_code(error) in (_SQLITE_CORRUPT, _SQLITE_NOTADB)
 
 
-def _find_unused_path(path: Path) -> Path:
+def find_unused_path(path: Path) -> Path:
     found, number = path, 2
     while found.exists():
         found, number = path.with_name(f"{path.name}-{number}"), number + 1

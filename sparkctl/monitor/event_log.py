@@ -99,10 +99,6 @@ class EventLogEntry:
         within = _VERDICT_SECONDS if phase is Phase.FAILED else _REPEAT_SECONDS
         return is_same and 0 <= self.when - other.when <= within
 
-    def repeats(self, other: EventLogEntry) -> bool:
-        """Tell whether another entry says the same."""
-        return (self.node, self.what, self.news) == (other.node, other.what, other.news)
-
 
 def build_log_entry(event: Event | ContainerChanged | StartRefused | KernelEventLogged) -> EventLogEntry | None:
     """Return an event as an entry; None if it is shown elsewhere or unimportant."""
@@ -157,7 +153,7 @@ class EventLog:
         last = next((one for one in reversed(self.entries) if (one.node, one.what) == (new.node, new.what)), None)
         if last is None and isinstance(event, NodeStateChanged) and event.state is NodeState.OK:
             return  # it was never away: another connection was opened
-        if last is not None and last.repeats(new):
+        if last is not None and (last.node, last.what, last.news) == (new.node, new.what, new.news):
             return
         if last is not None and new.supersedes(last):
             self.entries.remove(last)

@@ -86,7 +86,6 @@ def start_instance(ctx: CommandContext, request: StartInstance) -> AsyncGenerato
     subject = OperationSubject(
         kind=OperationKind.START,
         nodes=request.nodes,
-        instance=None,
         profile=request.profile,
         command=request.retry_command,
     )

@@ -807,11 +807,6 @@ def _mask_all_values(value: object) -> object:
     return value if value is None or isinstance(value, bool) or value == "" else MASK
 
 
-def collect_known_secrets(*several: Iterable[str]) -> frozenset[str]:
-    """Return all known secret values."""
-    return frozenset(one for some in several for one in some)
-
-
 _MAX_KEY_LINES = 200  # maximum lines of a private key without an end
 
 

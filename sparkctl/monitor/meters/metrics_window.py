@@ -269,14 +269,6 @@ class MetricsInterval:
         hits = subtract_counters(self.first.prefix_hits, self.last.prefix_hits)
         return hits / queries if queries and hits is not None else None
 
-    def compute_ttft(self) -> Quantiles | None:
-        """Return the time to first token of the requests that got it in the interval."""
-        return compute_quantiles(self.first.ttft, self.last.ttft)
-
-    def compute_inter_token_latency(self) -> Quantiles | None:
-        """Return the latency between tokens; with speculation, between steps."""
-        return compute_quantiles(self.first.inter_token, self.last.inter_token)
-
     def _compute_position_rates(self) -> tuple[float, ...] | None:
         before, now = self.first.accepted_per_position, self.last.accepted_per_position
         if before is None or now is None or len(before) != len(now) or not self.drafts:
@@ -456,8 +448,8 @@ def _build_common_meter(change: MetricsInterval) -> EngineMeter:
         batch=change.compute_batch_size(),
         prefix_hit_rate=change.compute_prefix_hit_rate(),
         preemptions=subtract_counters(change.first.preemptions, change.last.preemptions),
-        ttft=change.compute_ttft(),
-        inter_token=change.compute_inter_token_latency(),
+        ttft=compute_quantiles(change.first.ttft, change.last.ttft),
+        inter_token=compute_quantiles(change.first.inter_token, change.last.inter_token),
     )
 
 
