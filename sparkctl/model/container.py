@@ -47,7 +47,6 @@ class Container:
     exit_code: int | None = None
     oom_killed: bool | None = None
     error: str | None = None
-    pid: int | None = None
     ports: tuple[int, ...] = ()  # published on the node, from both calls
     tty: bool | None = None  # its log is one stream without frames (a terminal)
     restart_count: int | None = None  # how often Docker's restart policy has started it again

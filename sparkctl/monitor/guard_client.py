@@ -56,7 +56,6 @@ class GuardClient:
     def __init__(
         self, session: NodeSession, streams: tuple[ByteReader, ByteWriter], on_event: GuardEventHandler
     ) -> None:
-        self.already = True  # it ran before we connected
         self._node = session.node.name
         self._reader, self._writer = streams
         self._on_event = on_event
@@ -76,9 +75,7 @@ class GuardClient:
             if started.already:  # it may have ended meanwhile, as it had nothing to watch
                 started = await _start_guard_process(session)
             streams = await _open_guard_socket(session, started)
-        link = cls(session, streams, on_event)
-        link.already = started.already
-        return link
+        return cls(session, streams, on_event)
 
     @classmethod
     async def connect_guard(

@@ -38,11 +38,9 @@ class NodeIdentity:
 
     user: str
     home: str
-    groups: tuple[str, ...]
     host: str
     kernel: str
     machine: str
-    boot_id: str
     product: str
     driver: str
     os: str
@@ -162,7 +160,6 @@ class SharedMemoryFile:
 
     path: str
     inode: tuple[int, int]
-    owner: int
     size: int
     born: float | None
     users: frozenset[int] = frozenset()
@@ -308,11 +305,9 @@ def _parse_identity(body: str | None) -> NodeIdentity | None:
     return NodeIdentity(
         user=word.get("user", ""),
         home=word.get("home", ""),
-        groups=tuple(word.get("groups", "").split()),
         host=word.get("host", ""),
         kernel=word.get("kernel", ""),
         machine=word.get("machine", ""),
-        boot_id=word.get("boot", ""),
         product=word.get("product", ""),
         driver=word.get("driver", ""),
         os=word.get("os", ""),
@@ -617,8 +612,6 @@ def parse_shared_memory(body: str | None) -> tuple[SharedMemoryFile, ...] | None
         since = float(born) if born.isdigit() and int(born) else None  # stat prints 0 or - if not known
         users_ = frozenset(users.get(inode, ()))
         found.append(
-            SharedMemoryFile(
-                path=one[5], inode=inode, owner=int(one[2]), size=int(one[3]) * _BLOCK_BYTES, born=since, users=users_
-            )
+            SharedMemoryFile(path=one[5], inode=inode, size=int(one[3]) * _BLOCK_BYTES, born=since, users=users_)
         )
     return tuple(found)

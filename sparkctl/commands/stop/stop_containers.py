@@ -37,7 +37,6 @@ class StoppedContainer:
     log: str | None
     removed: bool
     node: NodeName
-    instance: str
     container_id: str
     container_name: str
 
@@ -120,7 +119,6 @@ async def stop_instance_container(
         log=saved.path,
         removed=removed,
         node=session.node.name,
-        instance=instance,
         container_id=container.id,
         container_name=container.name,
     )

@@ -40,9 +40,8 @@ _MAX_LONG_LABEL_CHARS = 16384
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DockerInfo:
-    """The Docker Engine's own description. ``cdi``: it accepts CDI device names (default since version 28).
-
-    ``insecure_registries``: those that it asks without proof of who they are, as hosts and as networks.
+    """The Docker Engine's own description. ``insecure_registries``: those that it asks without proof of who they are, as hosts and as
+    networks.
     """
 
     server_version: str
@@ -51,7 +50,6 @@ class DockerInfo:
     root_dir: str | None
     storage_driver: str | None
     runtimes: tuple[str, ...]
-    cdi: bool
     insecure_registries: tuple[str, ...] = ()
 
     @property
@@ -121,7 +119,6 @@ def parse_info(data: Json, api_version: str) -> DockerInfo:
         root_dir=_get_text(data, "DockerRootDir"),
         storage_driver=_get_text(data, "Driver"),
         runtimes=tuple(sorted(str(name) for name in runtimes)) if isinstance(runtimes, dict) else (),
-        cdi=bool(data.get("CDISpecDirs")),
         insecure_registries=_parse_insecure_registries(_get_object(data, "RegistryConfig")),
     )
 
@@ -210,7 +207,6 @@ def parse_container(data: Json) -> Container:
         exit_code=code,
         oom_killed=bool(state["OOMKilled"]) if "OOMKilled" in state else None,
         error=truncate_text(_get_text(state, "Error") or "", _MAX_ERROR_CHARS) or None,
-        pid=_get_number(state, "Pid") or None,
         ports=_parse_inspected_ports(_get_object(data, "NetworkSettings").get("Ports")),
         tty=bool(config.get("Tty")),
         restart_count=_get_number(data, "RestartCount"),
