@@ -139,10 +139,9 @@ async def _run_journal_script(session: NodeSession, words: list[str], what: str)
             return True
         case JournalWriteResult.OTHER:
             return False
-    errors = done.stderr.decode("utf-8", "replace").strip().splitlines()
-    name = session.node.name
+    name, why = session.node.name, done.last_error
     raise OperationRefused(
-        f"the journal of the switch could not be {what} on {name}" + (f": {errors[-1]}" if errors else ""),
+        f"the journal of the switch could not be {what} on {name}" + (f": {why}" if why else ""),
         f"on {name}: df -h ~; ls -ld {JOURNAL_PATH}",
     )
 

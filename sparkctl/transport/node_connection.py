@@ -21,6 +21,7 @@ from sparkctl.errors import (
 )
 from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.node import Node, NodeState
+from sparkctl.model.text.sanitize import sanitize_line
 
 
 class ByteWriter(Protocol):
@@ -45,6 +46,11 @@ class CommandResult:
     stdout: bytes
     stderr: bytes
     status: int | None
+
+    @property
+    def last_error(self) -> str:
+        """The last line of its stderr, printable; empty without any."""
+        return sanitize_line(self.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2])
 
 
 class RemoteProcess(Protocol):

@@ -182,10 +182,10 @@ class NodeSession:
         try:
             seen = probe.decode_inspection(done.stdout)
         except ValueError as wrong:
-            errors = done.stderr.decode("utf-8", "replace").strip().splitlines()
+            why = done.last_error
             raise NodeError(
                 self.node.name,
-                f"{self.node.name} gave an unexpected answer ({wrong})" + (f": {errors[-1]}" if errors else ""),
+                f"{self.node.name} gave an unexpected answer ({wrong})" + (f": {why}" if why else ""),
                 "check whether `ssh` to it gives a working POSIX shell: sh -c 'echo ok'",
             ) from wrong
         if seen.identity is not None:

@@ -305,9 +305,8 @@ async def _resolve_ref(session: NodeSession, context: GitContext) -> GitContext:
     node = session.node.name
     if done.status == 0:
         raise OperationRefused(f"{context.address} has no branch or tag {ref}", "check build: in the profile")
-    why = sanitize_line(done.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2])
     raise OperationRefused(
-        f"{node} cannot read {context.address}: {why or f'git ended with {done.status}'}",
+        f"{node} cannot read {context.address}: {done.last_error or f'git ended with {done.status}'}",
         f"on {node}: git ls-remote {shlex.quote(context.address)}",
     )
 

@@ -54,7 +54,6 @@ from sparkctl.model.events import (
 from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.questions import SetupQuestion, SudoPasswordQuestion
-from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.units import format_duration
 from sparkctl.node import peer_checks
 from sparkctl.node.node_inspection import NodeInspection
@@ -354,9 +353,9 @@ class NodeSetup:
         words = peer_checks.build_login_test_command(peer.login, address, knows_host=True)
         done = await self._sessions[side.node].run(words)
         if done.status != 0:
-            lines = done.stderr.decode("utf-8", "replace").strip().splitlines() or [f"ssh ended with {done.status}"]
+            why = done.last_error or f"ssh ended with {done.status}"
             raise OperationRefused(
-                f"{side.node} still cannot log in at {peer.node} ({address}): {sanitize_line(lines[-1])}",
+                f"{side.node} still cannot log in at {peer.node} ({address}): {why}",
                 "see whether sshd there allows keys and that address; take it back: sparkctl setup --undo",
             )
 
@@ -574,10 +573,7 @@ class PasswordHolder:
         done = await session.run(
             ["sudo", "-S", "-k", "-p", "", "true"], stdin=password.encode() + b"\n", timeout=_SUDO_TIMEOUT_SECONDS
         )
-        if done.status == 0:
-            return None
-        lines = [sanitize_line(line) for line in done.stderr.decode("utf-8", "replace").splitlines() if line.strip()]
-        return lines[-1] if lines else "it gave no reason"
+        return None if done.status == 0 else done.last_error or "it gave no reason"
 
 
 class RootShell:
@@ -613,9 +609,9 @@ class RootShell:
         report = decode_report(done.stdout)
         name = self.session.node.name
         if not report.began:
-            lines = done.stderr.decode("utf-8", "replace").strip().splitlines() or [f"it ended with {done.status}"]
+            shell, why = "the shell" if self._holder is None else "sudo", done.last_error
             raise SudoRefused(
-                f"{'the shell' if self._holder is None else 'sudo'} on {name} did not run the set-up: {sanitize_line(lines[-1])}",
+                f"{shell} on {name} did not run the set-up: {why or f'it ended with {done.status}'}",
                 None if self._holder is None else f"on {name}: sudo -l",
             )
         if report.failure is not None:
@@ -626,11 +622,9 @@ class RootShell:
                 "look at it again: sparkctl setup",
             )
         if "end" not in report.words and not report.words & {"late"}:
-            lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
-            why = f": {sanitize_line(lines[-1])}" if lines else ""
             raise UnreadableAnswer(
                 name,
-                f"the set-up on {name} broke off{why}",
+                f"the set-up on {name} broke off" + (f": {why}" if (why := done.last_error) else ""),
                 f"see its state: sparkctl setup {name} --dry-run",
             )
         return report

@@ -177,10 +177,10 @@ async def _try_ssh_login(head: NodeSession, worker: NodeSession, end: RouteEnd) 
         )
     if done.status == 0:
         return None
-    lines = done.stderr.decode("utf-8", "replace").strip().splitlines() or [f"ssh ended with {done.status}"]
+    why = done.last_error or f"ssh ended with {done.status}"
     raise OperationRefused(
         f"mpirun starts the ranks by SSH, and {head.node.name} cannot log in at {where} without a password: "
-        f"{truncate_text(sanitize_line(lines[-1]), _MAX_SSH_MESSAGE_LENGTH)}",
+        f"{truncate_text(why, _MAX_SSH_MESSAGE_LENGTH)}",
         _suggest_login_remedy(head, entry.user, end),
     )
 

@@ -26,7 +26,6 @@ from sparkctl.errors import (
 )
 from sparkctl.model.node import Node, NodeState
 from sparkctl.model.questions import NonInteractivePrompter, Prompter
-from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.transport.docker import docker_errors
 from sparkctl.transport.node_connection import (
     ByteReader,
@@ -571,8 +570,8 @@ async def install_public_key(node: Node, public: Path, password: str, prompter: 
     finally:
         await link.close()
     if done.status != 0:
-        errors = done.stderr.decode("utf-8", "replace").strip().splitlines() or ["no reason given"]
-        raise OperationRefused(f"the key could not be put on {node.name}: {sanitize_line(errors[-1])}", None)
+        why = done.last_error or "no reason given"
+        raise OperationRefused(f"the key could not be put on {node.name}: {why}", None)
 
 
 def _read_public_key(public: Path) -> str:
