@@ -198,9 +198,8 @@ class HistoryDatabase:
             self.path, timeout=self._remaining_wait_seconds(), isolation_level=None, check_same_thread=False
         )
         file.row_factory = sqlite3.Row
-        file.text_factory = lambda text: text.decode(
-            "utf-8", "replace"
-        )  # damaged text is shown as far as it can be decoded
+        # damaged text is shown as far as it can be decoded
+        file.text_factory = lambda text: text.decode("utf-8", "replace")
         file.execute("PRAGMA synchronous = NORMAL")
         return file
 

@@ -217,9 +217,8 @@ class OperationHistory(LogArchive):
         from sparkctl.history import tables
 
         last: dict[str, LastStart] = {}
-        numbers: dict[
-            str, int
-        ] = {}  # of the operations: what was begun later has the higher one, whatever the clock says
+        # of the operations: what was begun later has the higher one, whatever the clock says
+        numbers: dict[str, int] = {}
         for record in self._load_start_results():
             profile, when, failed = record.get("profile"), record.get("ts"), record.get("failed")
             if not isinstance(profile, str) or not isinstance(when, int | float) or not _is_unix_time(when):

@@ -24,11 +24,8 @@ class ContainerState(StrEnum):
     UNKNOWN = "unknown"  # a state that this version of sparkctl does not know
 
 
-ENDED_STATES = (
-    ContainerState.CREATED,
-    ContainerState.EXITED,
-    ContainerState.DEAD,
-)  # these certainly have no processes
+# these certainly have no processes
+ENDED_STATES = (ContainerState.CREATED, ContainerState.EXITED, ContainerState.DEAD)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -250,9 +250,8 @@ class MissingPart:
             origin = f"; {self.copied_from} has it, and it is copied from there"
         size = "" if self.size is None else f", {'about ' if self.is_estimate else ''}{format_size(self.size)}"
         if self.kind is PartKind.IMAGE and self.source == self.name and self.copied_from is None:
-            size = (
-                f"{size} packed" if size else ", size not known" if self.free is not None else ""
-            )  # None: `up` asks neither disk nor registry
+            # None: `up` asks neither disk nor registry
+            size = f"{size} packed" if size else ", size not known" if self.free is not None else ""
             size += "" if self.unpacked is None else f" and {format_size(self.unpacked)} unpacked"
         size += "" if self.seconds is None else f", about {format_duration(self.seconds)} at the speed of earlier pulls"
         only = "only " if self.is_too_large else ""

@@ -29,11 +29,8 @@ _MIN_DROP_BYTES = GIB // 20  # bytes; a smaller drop would be shown as 0.0
 _REPEAT_SECONDS = 2.0  # seconds before the same news is shown again
 _VERDICT_SECONDS = 60.0  # seconds until the verdict of a failure
 _STARTING_PHASES = (Phase.DROPPING_CACHES, Phase.CREATING, Phase.STARTING, Phase.LOADING, Phase.WARMING)
-_TIMED_PHASES = (
-    Phase.READY,
-    Phase.UNPROVED,
-    Phase.FAILED,
-)  # they end a start; containers in them stay until they are removed
+# they end a start; containers in them stay until they are removed
+_TIMED_PHASES = (Phase.READY, Phase.UNPROVED, Phase.FAILED)
 _LOGGED_GUARD_ACTIONS = (GuardAction.WARNED, GuardAction.KILLED, GuardAction.KILL_FAILED)
 
 

@@ -466,9 +466,8 @@ def _apply_oom_kill(verdict: Verdict, kills: Sequence[KernelEvent], name: str) -
 
 def _apply_gpu_fault(verdict: Verdict, faults: Sequence[KernelEvent], name: str) -> Verdict:
     evidence = (*_build_evidence(faults), *verdict.evidence)
-    worst = next(
-        (one for one in faults if one.severity is Severity.PROBLEM), faults[0]
-    )  # the first: others follow from it
+    # the first: others follow from it
+    worst = next((one for one in faults if one.severity is Severity.PROBLEM), faults[0])
     if verdict.cause not in _OPEN_CAUSES and not (
         verdict.cause is FailureCause.GPU_FAULT and worst.severity is Severity.PROBLEM
     ):

@@ -604,9 +604,8 @@ async def _read_phase_from_log(
         return Phase.UNKNOWN, None, why_not
     if log.stopped is not None and log.fatal_line is None:
         return Phase.STOPPING, None, f"it was asked to stop; {why_not}"
-    is_worker = not (parse_rank_label(container) or "0").startswith(
-        "0"
-    )  # a worker answers no clients: its head decides
+    # a worker answers no clients: its head decides
+    is_worker = not (parse_rank_label(container) or "0").startswith("0")
     if rule.health is None and log.ready_line_seen and not is_worker:
         return Phase.READY, None, None
     return (log.phase if log.fatal_line is None else Phase.FAILED), log.step, why_not

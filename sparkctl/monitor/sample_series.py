@@ -23,9 +23,8 @@ if TYPE_CHECKING:
 
 FINE_STEP, FINE_SPAN = 1.0, 900.0
 COARSE_STEP, COARSE_SPAN = 15.0, 21_600.0
-_MIN_TWO_SAMPLE_SECONDS = (
-    1.5 * FINE_STEP
-)  # the least time between a sample and the next but one: a rate of 1 s is never exact
+# the least time between a sample and the next but one: a rate of 1 s is never exact
+_MIN_TWO_SAMPLE_SECONDS = 1.5 * FINE_STEP
 _UNKNOWN_VALUE = math.nan
 
 

@@ -135,9 +135,8 @@ class NodeRecord:
     guarded: tuple[str, ...] | None = None  # instances that a guard watches; empty: no guard runs
     switch: SwitchJournalStatus | None = None  # the switch journal on it; None: not known
     kept: tuple[str, ...] = ()  # ids of containers that the switch keeps, at the last list and since
-    reported: dict[tuple[str, str | None], FindingReported] = field(
-        default_factory=dict
-    )  # findings of checks, not of samples
+    # findings of checks, not of samples
+    reported: dict[tuple[str, str | None], FindingReported] = field(default_factory=dict)
     health: NodeDetectors = field(default_factory=NodeDetectors)
     kernel: KernelHistory = field(default_factory=KernelHistory)
     troubles: tuple[Finding, ...] = ()

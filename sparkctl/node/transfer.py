@@ -83,9 +83,8 @@ def write_message(**words: Any) -> None:
     line = json.dumps(words).encode() + b"\n"
     with _STDOUT_LOCK:
         while line:
-            line = line[
-                os.write(1, line) :
-            ]  # a line that fits into the pipe is not mixed with those of other processes
+            # a line that fits into the pipe is not mixed with those of other processes
+            line = line[os.write(1, line) :]
 
 
 def report_error(error: TransferError | OSError) -> None:

@@ -107,9 +107,8 @@ class NodeSession:
         self.link: NodeConnection = open_connection(node, prompter) if owner is None else owner.link
         self.docker: DockerClient = DockerClient(self.link) if owner is None else owner.docker
         self.is_over = False
-        self.home: str | None = (
-            None if owner is None else owner.home
-        )  # of the node's user, once an inspection returned it
+        # of the node's user, once an inspection returned it
+        self.home: str | None = None if owner is None else owner.home
         # container id -> start time of the container when it was found ready
         self.seen_ready: dict[str, float | None] = {} if owner is None else owner.seen_ready
         # container id -> when it was last asked for a proof of its work (by `clock`), and why it gave none

@@ -802,9 +802,8 @@ class BenchSeries:
     stopped: dict[str, StartInstance] = field(default_factory=dict)
     ends: list[CommandEnded] = field(default_factory=list)
     _answers: dict[str, bool] = field(default_factory=dict)  # whether to start it, by instance
-    _named_changes: set[str] = field(
-        default_factory=set
-    )  # what would start again with other settings, as the questions said
+    # what would start again with other settings, as the questions said
+    _named_changes: set[str] = field(default_factory=set)
 
     async def run(self) -> CommandEnded:
         """Measure all, then start again what stopped for it."""

@@ -60,10 +60,8 @@ from sparkctl.transport.http_client import InvalidHttpResponse
 _PROMPT_SECONDS = 300.0  # seconds for one answer, without --timeout
 _METRICS_SECONDS = 5.0
 _TEMPERATURE = 0.0
-_COUNTED_TRIES, _COUNTED_PAUSE = (
-    5,
-    0.2,
-)  # how often, and after how many seconds, the counters are read until they have all tokens
+# how often, and after how many seconds, the counters are read until they have all tokens
+_COUNTED_TRIES, _COUNTED_PAUSE = 5, 0.2
 _DISTURBED_SHARE, _DISTURBED_TOKENS = 1.05, 16  # more tokens than ours by both: somebody else asked
 _END_SECONDS = (0.0, 1.0, 2.0, 4.0)  # seconds before each look whether it has ended: its port closes first
 _REFUSED_SETTING = (400, 422)  # of a server that does not know the setting of thinking

@@ -62,9 +62,8 @@ class LayerProgress:
             return
         before = self._layers.get(name)
         if state == "Downloading" and isinstance(total, int) and isinstance(done, int) and total > 0:
-            whole = max(
-                total, (before.total or 0) if before is not None else 0
-            )  # after a retry it counts what was left
+            # after a retry it counts what was left
+            whole = max(total, (before.total or 0) if before is not None else 0)
             self._layers[name] = TransferPart(name, state, whole - total + min(done, total), whole)
         elif before is not None and state.startswith("Retrying"):  # it broke off, and goes on where it was
             self._layers[name] = replace(before, state=state)

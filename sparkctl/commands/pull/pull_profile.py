@@ -552,10 +552,8 @@ class ProfilePuller:
         return sentences
 
     async def _copy_parts(self, source: Node, target: Node, kinds: Sequence[PartKind]) -> str:
-        from sparkctl.commands.transfer.transfer_profile import (
-            TransferProfile,
-            transfer_profile,
-        )  # imported late, for two nodes
+        # imported late, for two nodes
+        from sparkctl.commands.transfer.transfer_profile import TransferProfile, transfer_profile
 
         transfer = TransferProfile(
             profile=self._request.profile, source=source, targets=(target,), image=PartKind.IMAGE in kinds,

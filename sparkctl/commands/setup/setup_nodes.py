@@ -78,9 +78,8 @@ CABLE_LIMIT_SECONDS = 60.0
 _SECTIONS = ("identity", "docker", "sudo", "network", "setup")
 _LOOK_AGAIN_SECONDS = 1.0
 _RETURN_SECONDS = 10.0  # seconds in which a lost connection may come back
-_CONFIRM_SECONDS = (
-    WAY_BACK_SECONDS + 3.0
-)  # seconds before its limit in which a node is not asked to keep the cable any more
+# seconds before its limit in which a node is not asked to keep the cable any more
+_CONFIRM_SECONDS = WAY_BACK_SECONDS + 3.0
 _GROUP_ADVICE = "it takes effect at the next login there: reopen shells and panels that are open"
 
 Steps = dict[NodeName, tuple[SetupStep, ...]]

@@ -155,12 +155,8 @@ async def list_remaining_containers(ctx: CommandContext, sessions: Sequence[Node
 _SAVE_LOG_HINT = (
     "find out why (is this disk full? df -h), then repeat the command: it saves the log and removes the container"
 )
-_UNREACHABLE_ERRORS = (
-    NodeUnreachable,
-    NodeStarved,
-    ConnectionLost,
-    DockerUnavailable,
-)  # its containers are not known, and run on
+# its containers are not known, and run on
+_UNREACHABLE_ERRORS = (NodeUnreachable, NodeStarved, ConnectionLost, DockerUnavailable)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -185,10 +185,8 @@ class SwitchTransaction:
     async def _write_journal(self, node: NodeName) -> None:
         """Write the journal over our last version and over nothing else: compare and write are one step on the node."""
         text = encode_switch_journal(self.journal)
-        self._possible_journals[node] = (
-            *self._possible_journals[node],
-            text,
-        )  # after a lost connection it is not known whether it was written
+        # after a lost connection it is not known whether it was written
+        self._possible_journals[node] = (*self._possible_journals[node], text)
         await self._retry_after_reconnect(node, self._replace_journal)
         self._possible_journals[node] = (text,)
 

@@ -184,9 +184,8 @@ _ANY_AUTH_SCHEME_PATTERN = lazy_pattern.compile(
     r"[A-Za-z][\w-]{0,40}+[ \t]++(?=[^\s\"',;])"
 )  # for the one header that always has a scheme
 _NEXT_COOKIE_PATTERN = lazy_pattern.compile(r";[ \t]*+(?=[^\s;=\"']{1,200}+=)")
-_PAIR_START_PATTERN = lazy_pattern.compile(
-    r"""[(\[][bB]?["']$|[(\[].$""", re.DOTALL
-)  # before a name: ("name", (b"name"
+# before a name: ("name", (b"name"
+_PAIR_START_PATTERN = lazy_pattern.compile(r"""[(\[][bB]?["']$|[(\[].$""", re.DOTALL)
 _BRACKET_PATTERN = lazy_pattern.compile(r"""[\[\](){}\n]|(?<!\\)\\*+["']""")
 _REFERENCE_PATTERN = lazy_pattern.compile(
     rf"\$\{{\w++(?::?-(?:{MASK})?)?\}}|\$\w++|\$\(.*|\{{\{{.*|%s|%\(.*", re.DOTALL

@@ -97,9 +97,8 @@ class ThermalDetector:
             grew = self._has_grown_recently(gpu, snapshot.sample)
             claim = None if gpu.reasons is None else bool(gpu.reasons & sum(THERMAL_REASONS))
             bit = self._bit.update_condition(gpu.index, claim, snapshot.sample)
-            standing = self._begun.update_condition(
-                gpu.index, claim, snapshot.sample
-            )  # heat before the first sample has no known beginning
+            # heat before the first sample has no known beginning
+            standing = self._begun.update_condition(gpu.index, claim, snapshot.sample)
             if standing is not None and (grew if grew is not None and self._needs_growth else bit is not None):
                 found.append(self._build_thermal_finding(snapshot, gpu, standing))
         return found

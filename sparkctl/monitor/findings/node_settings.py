@@ -18,10 +18,8 @@ from sparkctl.node.agent_decoder import AgentHello
 _SHORT_OPTIONS = "m:s:M:S:kingN:dvr:ph"
 _LONG_OPTIONS = ["prefer=", "avoid=", "ignore=", "dryrun", "ignore-root-user", "sort-by-rss", "syslog", "help"]
 _DEFAULT_MEMORY_SHARE = 0.1
-_ANONYMOUS_SHARE_VERSION = (
-    1,
-    8,
-)  # from this version on, per cents are of available + anonymous memory, not of all memory
+# from this version on, per cents are of available + anonymous memory, not of all memory
+_ANONYMOUS_SHARE_VERSION = (1, 8)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

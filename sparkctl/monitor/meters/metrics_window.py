@@ -329,9 +329,8 @@ class MetricsWindow:
         seconds, prompts = now.when - before.when, now.metrics.prompt_tokens
         is_ending = bool(subtract_counters(before.metrics.ended_requests, now.metrics.ended_requests))
         if has_stepped(before.metrics, now.metrics):
-            unbroken = (
-                self._prompts is not None and self._prompts == prompts
-            )  # no request began: there was no idle time
+            # no request began: there was no idle time
+            unbroken = self._prompts is not None and self._prompts == prompts
             if self._has_stood:
                 self._moves_since, self._is_coarse = now.when, self._is_coarse or unbroken
             elif now.when - self._moves_since > self.seconds:

@@ -40,9 +40,8 @@ if TYPE_CHECKING:
 
 MAX_API_VERSION = (1, 51)  # the newest version that we use
 READ_TIMEOUT_SECONDS = 10.0
-MAX_ANSWER_BYTES = (
-    8 << 20
-)  # bytes: a list of a thousand containers has a quarter of that; decoding more blocks the event loop
+# bytes: a list of a thousand containers has a quarter of that; decoding more blocks the event loop
+MAX_ANSWER_BYTES = 8 << 20
 CHANGE_TIMEOUT_SECONDS = 60.0
 _STOP_MARGIN_SECONDS = 20.0  # time for a stop beyond its grace period
 _HTTP_NOT_MODIFIED, _HTTP_NOT_FOUND = 304, 404  # 304: it runs already, or has ended already

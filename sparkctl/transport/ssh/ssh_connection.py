@@ -481,9 +481,8 @@ class SshConnection(ConnectionStatusKeeper):
         return ChannelWriter(writer, self._make_lost_error)
 
     def _make_lost_error(self, error: BaseException | None) -> ConnectionLost:
-        known = (
-            self._status.detail if self._is_disconnected() else None
-        )  # the reason of the connection's end, not the channel's error
+        # the reason of the connection's end, not the channel's error
+        known = self._status.detail if self._is_disconnected() else None
         detail = known or (str(error) if error is not None else "not connected")
         return ConnectionLost(self.node.name, f"the connection to {self.node.name} was lost: {detail}")
 
