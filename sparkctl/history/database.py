@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from threading import Lock
@@ -304,15 +304,11 @@ def _migrate_schema(file: sqlite3.Connection) -> None:
     """Upgrade the file to this version, all steps or none; two processes wait for each other."""
     file.execute("BEGIN IMMEDIATE")
     for step in SCHEMA[_read_pragma(file, "user_version") :]:
-        for statement in _split_statements(step):
+        for statement in filter(str.strip, step.split(";")):
             file.execute(statement)
     file.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     file.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
     file.execute("COMMIT")
-
-
-def _split_statements(text: str) -> Sequence[str]:
-    return [one for one in text.split(";") if one.strip()]
 
 
 def _read_pragma(file: sqlite3.Connection, name: str) -> int:

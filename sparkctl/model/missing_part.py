@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from enum import StrEnum
 
 from sparkctl.model.lazy_dataclass import dataclass
@@ -120,11 +119,6 @@ class GitContext:
     def is_pinned(self) -> bool:
         """Tell whether the ref is a commit."""
         return self.ref is not None and _COMMIT.fullmatch(self.ref) is not None
-
-    @property
-    def docker_context(self) -> str:
-        """The folder, as `docker build` takes it."""
-        return str(replace(self, dockerfile=None))
 
     def __str__(self) -> str:
         place = "/".join(part for part in (self.folder, self.dockerfile) if part)

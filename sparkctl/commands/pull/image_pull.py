@@ -269,7 +269,7 @@ class ImageBuild:
         if not isinstance(self.source, GitContext):
             return [*words, "-"]
         file = ["--file", self.source.dockerfile] if self.source.dockerfile else []
-        return [*words, *file, self.source.docker_context]
+        return [*words, *file, str(replace(self.source, dockerfile=None))]
 
 
 async def resolve_build(session: NodeSession, profile: Profile, stack: ExitStack) -> ImageBuild:

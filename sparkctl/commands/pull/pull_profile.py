@@ -304,7 +304,8 @@ class ProfilePuller:
             if part.kind is PartKind.IMAGE and not part.can_come:
                 raise OperationRefused(part.sentence, self._describe_way_to_make(part, wanted))
             if part.kind is not PartKind.IMAGE and source is None:
-                other = self._find_other_node()
+                ours = [session.node.name for session in self._sessions]
+                other = next((node.name for node in self._request.known if node.name not in ours), None)
                 copy = "" if other is None else format_transfer_command(words, other, part.node)
                 ModelDownload.from_part(
                     self._request.profile,
@@ -361,11 +362,6 @@ class ProfilePuller:
             return parts, engine
         part = build_missing_image(self._request.profile, plan, "was built from an older state of it")
         return (part, *parts), engine
-
-    def _find_other_node(self) -> NodeName | None:
-        """Return a Spark that this pull is not for; None without one."""
-        ours = [session.node.name for session in self._sessions]
-        return next((node.name for node in self._request.known if node.name not in ours), None)
 
     def _describe_way_to_make(self, part: MissingPart, wanted: Sequence[MissingPart]) -> str:
         models = [one for one in wanted if one.kind is not PartKind.IMAGE]

@@ -89,7 +89,8 @@ def find_surviving_processes(was: ContainerFootprint, now: NodeInspection) -> tu
             continue
         own = (now.pids or {}).get(one.pid)
         is_certain = (one.pid, one.start) in was.processes or own == was.container
-        if is_certain or (own is None and _is_orphaned_engine(one, names) and _started_after_container(one, was)):
+        is_later = one.born is not None and was.started is not None and one.born >= was.started - _CLOCK_SLACK_SECONDS
+        if is_certain or (own is None and is_later and _is_orphaned_engine(one, names)):
             on_gpu = (now.gpu or {}).get(one.pid, 0)
             found.append((one, None if on_gpu is None else on_gpu + (one.resident or 0), is_certain))
     return tuple(
@@ -108,10 +109,6 @@ def _is_orphaned_engine(one: ProcessInfo, names: dict[int, str]) -> bool:
     adopted = one.parent <= 1 or one.parent not in names or names[one.parent] == _ADOPTING_PROCESS
     titles = ("ray::", *collect_engine_words("process_titles"))
     return adopted and (program in _RAY_PROGRAMS or program.startswith(titles))
-
-
-def _started_after_container(one: ProcessInfo, was: ContainerFootprint) -> bool:
-    return one.born is not None and was.started is not None and one.born >= was.started - _CLOCK_SLACK_SECONDS
 
 
 def format_process_title(one: ProcessInfo) -> str:

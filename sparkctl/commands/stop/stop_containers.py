@@ -330,11 +330,9 @@ class StopOrder:
             self._workers -= 1
             if self._workers <= 0:
                 self._looked.set()
-        await self._wait_for_event(self._looked if is_head else self.head_ended)
+        awaited = self._looked if is_head else self.head_ended
+        await run_until_first(awaited.wait(), self._ctx.clock.sleep(_HEAD_START_SECONDS))
 
     def release_waiting_ranks(self, *, is_head: bool) -> None:
         """Let no other rank wait for this one any more."""
         (self.head_ended if is_head else self._looked).set()
-
-    async def _wait_for_event(self, event: asyncio.Event) -> None:
-        await run_until_first(event.wait(), self._ctx.clock.sleep(_HEAD_START_SECONDS))

@@ -358,8 +358,9 @@ async def _inspect_switch_node(
     inspection = await inspecting
     refuse_without_docker(session.node.name, inspection)
     launch, alone = (_build_planned_launch(ctx, request, session, alone=one) for one in (False, True))
+    home, operator, environ = session.user_home, ctx.operator, request.environ
     needed = [
-        (of, _build_need_launch(ctx, of, session))
+        (of, build_launch_plan(of.profile, session.node, home=home, operator=operator, environ=environ))
         for of in list_need_requests(request)
         if session.node.name == of.nodes[0].name
     ]
@@ -405,12 +406,6 @@ def list_need_requests(request: SwitchInstance) -> tuple[SwitchInstance, ...]:
     """Return what the new instance needs, each on its node, as requests. Raises `InvalidInput` for an unknown node."""
     *needs, _ = list_chain(request.to_start_request())
     return tuple(replace(request, profile=one.profile, nodes=one.nodes, words=one.words) for one in needs)
-
-
-def _build_need_launch(ctx: CommandContext, of: SwitchInstance, session: NodeSession) -> LaunchPlan:
-    return build_launch_plan(
-        of.profile, session.node, home=session.user_home, operator=ctx.operator, environ=of.environ
-    )
 
 
 def _build_planned_launch(

@@ -35,7 +35,6 @@ from sparkctl.errors import (
     DockerError,
     ImageNotFound,
     OperationRefused,
-    SparkctlError,
 )
 from sparkctl.model.container import shorten_id
 from sparkctl.model.events import CommandEnded, Emit, Event, Outcome, WarningEmitted
@@ -109,8 +108,9 @@ async def _stream_image(
     for side, session, what in (("send", source, "docker save"), ("take", target, "docker load")):
         status, words = ended.get(side, (0, ""))
         if status:
-            node = session.node.name
-            raise _build_docker_error(node, what, words or f"exit {status}")
+            node, words = session.node.name, words or f"exit {status}"
+            known = error_for_response(node, 0, words)
+            raise type(known)(node, f"{what} failed on {node}: {words}", known.hint)
     if refused:
         raise DockerError(
             target.node.name,
@@ -118,12 +118,6 @@ async def _stream_image(
             f"{target.node.name}",
             f"docker save of one image never does that: check what Docker on {source.node.name} is, and who can change it",
         )
-
-
-def _build_docker_error(node: str, what: str, words: str) -> SparkctlError:
-    """Return the error of a docker command that failed."""
-    known = error_for_response(node, 0, words)
-    return type(known)(node, f"{what} failed on {node}: {words}", known.hint)
 
 
 _LISTING_TIMEOUT_SECONDS = 60.0  # seconds that a node may take to list a model's files

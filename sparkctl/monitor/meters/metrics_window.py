@@ -382,7 +382,9 @@ class MetricsWindow:
         silence, patience = when - self._stirred, self._pulse.max_silence(self.seconds)
         has_work = bool(newest.running) or bool(newest.waiting)
         if has_work and silence >= max(_FRESH_GAUGE_SECONDS, patience):
-            return _build_standing_meter(change)
+            # its requests get nothing; what health checks read is no progress of theirs
+            common = _build_common_meter(change)
+            return replace(common, activity=EngineActivity.PREFILL, generation_rate=0.0, prompt_rate=0.0)
         if silence < patience or (has_work and not (self._has_ended and newest.has_ended_all)):
             return EngineMeter()  # not silent for long enough to call it idle, or to believe its gauges
         # Every request has ended, and its gauges stopped with the last step: they are outdated.
@@ -465,11 +467,6 @@ def _build_idle_meter(change: MetricsInterval) -> EngineMeter:
         ttft=None,
         inter_token=None,
     )
-
-
-def _build_standing_meter(change: MetricsInterval) -> EngineMeter:
-    """Return the figures of requests that get nothing; what health checks read is no progress of theirs."""
-    return replace(_build_common_meter(change), activity=EngineActivity.PREFILL, generation_rate=0.0, prompt_rate=0.0)
 
 
 def _build_gauge_meter(metrics: EngineMetrics) -> EngineMeter:

@@ -35,10 +35,11 @@ def build_create_request(plan: LaunchPlan) -> Body:
     plain = [device for device in plan.devices if not _is_cdi(device)]
     if plain:
         host["Devices"] = [_build_device(device) for device in plain]
-    requests = [_build_cdi_request([device for device in plan.devices if _is_cdi(device)])]
-    requests.insert(0, _build_gpu_request(plan.gpus) if plan.gpus else None)
-    if any(requests):
-        host["DeviceRequests"] = [request for request in requests if request]
+    requests = [_build_gpu_request(plan.gpus)] if plan.gpus else []
+    if named := [device for device in plan.devices if _is_cdi(device)]:
+        requests.append({"Driver": "cdi", "DeviceIDs": named})
+    if requests:
+        host["DeviceRequests"] = requests
     _apply_options(body, host, plan.options)
     return body
 
@@ -103,10 +104,6 @@ def _build_device(text: str) -> Body:
 def _is_cdi(device: str) -> bool:
     """Tell whether it is a CDI name, like ``nvidia.com/gpu=all``."""
     return not device.startswith("/") and "=" in device and "/" in device.partition("=")[0]
-
-
-def _build_cdi_request(devices: list[str]) -> Body | None:
-    return {"Driver": "cdi", "DeviceIDs": devices} if devices else None
 
 
 def _build_gpu_request(text: str) -> Body:
