@@ -151,6 +151,10 @@ class NodeRecord:
         """Seconds by which its clock was ahead of ours at its last sample, corrected for the transfer time; None if not known."""
         return None if self.arrived is None else self.arrived.sample.time - self.arrived.ts
 
+    def is_listed(self, container: str) -> bool:
+        """Tell whether the last list has this container."""
+        return self.listed is not None and any(one.container_id == container for one in self.listed.instances)
+
     def mark_guard_unknown(self) -> None:
         """Forget that no guard ran: a start may have brought one since."""
         self.guarded = self.guarded or None
@@ -233,14 +237,10 @@ class TopicKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """One change: of which kind, on which node, and of which instance if it concerns one.
-
-    ``node`` is None for `TopicKind.ACTIVITY` alone.
-    """
+    """One change: of which kind, and on which node; None for `TopicKind.ACTIVITY` alone."""
 
     what: TopicKind
     node: NodeName | None
-    instance: str | None = None
 
 
 StoreEvent = Event | JobStarted | JobEnded | NoticeShown | NoticesCleared | SwitchHidden | StartDiagnosed | StartRefused
@@ -563,21 +563,17 @@ class Store:
     def _apply_meter_arrived(self, event: MeterArrived, live: NodeRecord) -> tuple[Topic, ...]:
         live.numbers[event.container] = event
         live.drafting.setdefault(event.container, MeterSeries()).add_meter(event.ts, event.numbers)
-        listed = live.listed.instances if live.listed else ()
-        names = [one.name for one in listed if one.container_id == event.container]
-        return tuple(Topic(TopicKind.NUMBERS, event.node, name) for name in names)
+        return (Topic(TopicKind.NUMBERS, event.node),) if live.is_listed(event.container) else ()
 
     @_apply.register
     def _apply_engine_facts_reported(self, event: EngineFactsReported, live: NodeRecord) -> tuple[Topic, ...]:
         live.facts[event.container] = event
-        listed = live.listed.instances if live.listed else ()
-        names = [one.name for one in listed if one.container_id == event.container]
-        return tuple(Topic(TopicKind.INSTANCES, event.node, name) for name in names)
+        return (Topic(TopicKind.INSTANCES, event.node),) if live.is_listed(event.container) else ()
 
     @_apply.register
     def _apply_launch_planned(self, event: LaunchPlanned, live: NodeRecord) -> tuple[Topic, ...]:
         live.plans[event.plan.instance] = event.plan
-        return (Topic(TopicKind.PHASE, event.node, event.plan.instance),)
+        return (Topic(TopicKind.PHASE, event.node),)
 
     @_apply.register
     def _apply_phase_changed(self, event: PhaseChanged, live: NodeRecord) -> tuple[Topic, ...]:
@@ -594,7 +590,7 @@ class Store:
             live.timelines.pop(event.instance, None)
         else:
             live.timelines[event.instance] = timeline
-        return (Topic(TopicKind.PHASE, event.node, event.instance),)
+        return (Topic(TopicKind.PHASE, event.node),)
 
     @_apply.register
     def _apply_transfer_progressed(self, event: TransferProgressed, live: NodeRecord) -> tuple[Topic, ...]:
@@ -608,7 +604,7 @@ class Store:
         live.phases[pulled[0]] = replace(
             live.phases[pulled[0]], step=replace(step, fraction=share), detail=f"{amount}{left}"
         )
-        return (Topic(TopicKind.PHASE, event.node, pulled[0]),)
+        return (Topic(TopicKind.PHASE, event.node),)
 
     @_apply.register
     def _apply_guard_acted(self, event: GuardActed, live: NodeRecord) -> tuple[Topic, ...]:
@@ -646,7 +642,7 @@ class Store:
 
     @_apply.register
     def _apply_log_arrived(self, event: LogArrived, live: NodeRecord) -> tuple[Topic, ...]:
-        return (Topic(TopicKind.LOG, event.node, event.instance),) if event.lines else ()
+        return (Topic(TopicKind.LOG, event.node),) if event.lines else ()
 
     @_apply.register
     def _apply_finding_reported(self, event: FindingReported, live: NodeRecord) -> tuple[Topic, ...]:
@@ -664,7 +660,7 @@ def _record_end_reason(live: NodeRecord, instance: str, why: str) -> tuple[Topic
     if phase is None:
         return ()
     live.phases[instance] = replace(phase, step=None, detail=why)
-    return (Topic(TopicKind.PHASE, live.name, instance),)
+    return (Topic(TopicKind.PHASE, live.name),)
 
 
 def _is_outdated(found: FindingReported, live: NodeRecord) -> bool:

@@ -104,7 +104,7 @@ def test_an_instance_is_what_docker_the_probe_and_its_engine_say() -> None:
     store = apply_events(make_sample_event(1.0), events.ContainersListed(ts=2.0, node=ONE, instances=(READY,)))
     assert store.apply_event(
         events.MeterArrived(ts=3.0, node=ONE, container=ID, numbers=NUMBERS, metrics_hint="hint")
-    ) == (Topic(TopicKind.NUMBERS, ONE, "qwen36"),)
+    ) == (Topic(TopicKind.NUMBERS, ONE),)
     (one,) = store.get_view(ONE).instances
     assert (one.memory, one.numbers, one.metrics_hint, one.phase) == (41 * GIB, NUMBERS, "hint", Phase.READY)
     store.apply_event(make_sample_event(4.0, gpus=None, gpu_silent_for=14.0))
@@ -156,7 +156,7 @@ def test_a_node_that_is_away_shows_why_and_keeps_what_it_did() -> None:
 def test_a_start_is_seen_before_docker_lists_it_and_a_newer_list_wins() -> None:
     loading = events.PhaseChanged(ts=3.0, node=ONE, instance="qwen36", phase=Phase.LOADING, step=Step("weights", 3, 12))
     store = apply_events(make_sample_event(1.0))
-    assert store.apply_event(loading) == (Topic(TopicKind.PHASE, ONE, "qwen36"),)
+    assert store.apply_event(loading) == (Topic(TopicKind.PHASE, ONE),)
     (one,) = store.get_view(ONE).instances
     assert (one.name, one.phase, one.step, one.state) == (
         "qwen36", Phase.LOADING, Step("weights", 3, 12), ContainerState.UNKNOWN,
@@ -184,7 +184,7 @@ def test_lines_of_a_log_are_news_and_an_empty_batch_is_none() -> None:
     store = apply_events(make_sample_event(1.0))
     line = LogLine(when="2026-05-01T10:00:01Z", text="x", number=1)
     assert store.apply_event(events.LogArrived(ts=1.0, node=ONE, instance="qwen36", lines=(line,))) == (
-        Topic(TopicKind.LOG, ONE, "qwen36"),
+        Topic(TopicKind.LOG, ONE),
     )
     assert store.apply_event(events.LogArrived(ts=2.0, node=ONE, instance="qwen36", lines=(), gap=True)) == ()
 
@@ -344,7 +344,7 @@ def test_a_recorded_kill_is_told_with_the_memory_it_saw_and_its_reason() -> None
         free=200 << 20,
     )
     store = apply_events(up, reading, failed)
-    assert set(store.apply_event(killed)) == {Topic(TopicKind.MEMORY, ONE), Topic(TopicKind.PHASE, ONE, "qwen36")}
+    assert set(store.apply_event(killed)) == {Topic(TopicKind.MEMORY, ONE), Topic(TopicKind.PHASE, ONE)}
     view = store.get_view(ONE)
     assert view.memory is not None
     assert (view.memory.available, view.memory.free) == (266 << 20, 200 << 20)
