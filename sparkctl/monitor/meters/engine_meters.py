@@ -345,12 +345,7 @@ class InstanceMeter:
             if answer.is_success:
                 page = answer.body.decode("utf-8", "replace")
                 self._window.add_reading(self._clock.monotonic(), self._engine.parse_metrics(page))
-        except (
-            OSError,
-            http_client.InvalidHttpResponse,
-            MetricsUnreadable,
-            DockerError,
-        ):  # a TimeoutError is an OSError
+        except (OSError, http_client.InvalidHttpResponse, MetricsUnreadable, DockerError):  # also a time-out
             self._source = MetricsSource.SILENT
         else:
             off = MetricsSource.OFF if answer.status in _DISABLED_STATUSES else MetricsSource.SILENT
@@ -476,13 +471,7 @@ async def record_counter_averages(session: NodeSession, ctx: CommandContext, con
         if not answer.is_success:
             return False
         metrics = load_engine(engine).parse_metrics(answer.body.decode("utf-8", "replace"))
-    except (
-        OSError,
-        http_client.InvalidHttpResponse,
-        MetricsUnreadable,
-        DockerError,
-        NodeError,
-    ):  # a TimeoutError is an OSError
+    except (OSError, http_client.InvalidHttpResponse, MetricsUnreadable, DockerError, NodeError):  # also a time-out
         return False
     return _record_averages(session, ctx, container, compute_accept_length(metrics), compute_tokens_per_second(metrics))
 
