@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from sparkctl.model.container import shorten_id
 from sparkctl.model.launch_plan import DockerRunSpec, LaunchPlan, Mount
 from sparkctl.model.text.units import GIB, MIB, parse_size
+from sparkctl.transport.docker.docker_responses import Json, get_object
 
 Body = dict[str, object]
 
@@ -188,7 +189,6 @@ _OPTION_HANDLERS: Mapping[str, Callable[[Body, Body, str], None]] = {
 }
 
 
-Json = Mapping[str, object]
 Pairs = tuple[tuple[str, str], ...]
 _DEFAULT_SHM_BYTES = 64 * MIB  # Docker's default
 _DEFAULT_IPC_MODES = ("", "private", "shareable")
@@ -205,8 +205,8 @@ def parse_docker_run(data: Json, image: Json | None) -> DockerRunSpec:
 
     Without the image, its own settings cannot be told from the requested ones, and are shown as well.
     """
-    config, host = _get_object(data, "Config"), _get_object(data, "HostConfig")
-    own = _get_object(image or {}, "Config")
+    config, host = get_object(data, "Config"), get_object(data, "HostConfig")
+    own = get_object(image or {}, "Config")
     entrypoint, command = _get_texts(config, "Entrypoint"), _get_texts(config, "Cmd")
     if image is not None and entrypoint == _get_texts(own, "Entrypoint"):
         entrypoint = []
@@ -239,9 +239,9 @@ def parse_docker_run(data: Json, image: Json | None) -> DockerRunSpec:
 
 def parse_extra_options(data: Json) -> Pairs:
     """Read the settings without a field in `DockerRunSpec`: docker run flags with their values."""
-    host, config = _get_object(data, "HostConfig"), _get_object(data, "Config")
+    host, config = get_object(data, "HostConfig"), get_object(data, "Config")
     found: list[tuple[str, str]] = []
-    if (policy := _get_text(_get_object(host, "RestartPolicy"), "Name")) not in ("", "no"):
+    if (policy := _get_text(get_object(host, "RestartPolicy"), "Name")) not in ("", "no"):
         found.append(("restart", policy))
     if host.get("AutoRemove") is True:
         found.append(("rm", "true"))
@@ -260,7 +260,7 @@ def parse_extra_options(data: Json) -> Pairs:
             f"target={_get_text(one, 'Target')}",
         ]
         found.append(("mount", ",".join([*parts, *(["readonly"] if one.get("ReadOnly") is True else [])])))
-    health = _get_object(config, "Healthcheck")
+    health = get_object(config, "Healthcheck")
     if (test := _get_texts(health, "Test")) and test != ["NONE"]:
         found.append(("health-cmd", " ".join(test[1:])))
     return tuple(found)
@@ -326,12 +326,12 @@ def _parse_options(config: Json, host: Json, own: Json, key: str) -> Iterator[tu
             yield option, words
     for option, field in _HOST_LIST_FIELDS:
         yield from ((option, one) for one in _get_texts(host, field))
-    log = _get_object(host, "LogConfig")
+    log = get_object(host, "LogConfig")
     if (driver := _get_text(log, "Type")) not in ("", "json-file"):
         yield "log-driver", driver
     yield from (("log-opt", f"{name}={value}") for name, value in _get_text_pairs(log, "Config"))
     yield from (("tmpfs", f"{path}:{how}" if how else path) for path, how in _get_text_pairs(host, "Tmpfs"))
-    for port, bindings in _get_object(host, "PortBindings").items():
+    for port, bindings in get_object(host, "PortBindings").items():
         for one in bindings if isinstance(bindings, list) else []:
             if isinstance(one, dict):
                 inside = port.removesuffix("/tcp")
@@ -396,18 +396,13 @@ def _get_text(data: Json, key: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _get_object(data: Json, key: str) -> Json:
-    value = data.get(key)
-    return value if isinstance(value, dict) else {}
-
-
 def _get_texts(data: Json, key: str) -> list[str]:
     value = data.get(key)
     return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []
 
 
 def _get_text_pairs(data: Json, key: str) -> Pairs:
-    return tuple((name, value) for name, value in _get_object(data, key).items() if isinstance(value, str))
+    return tuple((name, value) for name, value in get_object(data, key).items() if isinstance(value, str))
 
 
 def _get_objects(data: Json, key: str) -> list[Json]:
