@@ -621,9 +621,10 @@ class RootShell:
                 "look at it again: sparkctl setup",
             )
         if "end" not in report.words and not report.words & {"late"}:
+            why = f": {done.last_error}" if done.last_error else ""
             raise UnreadableAnswer(
                 name,
-                f"the set-up on {name} broke off" + (f": {why}" if (why := done.last_error) else ""),
+                f"the set-up on {name} broke off{why}",
                 f"see its state: sparkctl setup {name} --dry-run",
             )
         return report

@@ -96,10 +96,11 @@ async def confirm_after_failures(ctx: CommandContext, plans: Sequence[LaunchPlan
         RetryStartQuestion(head.node, head.profile, failures)
     ):
         return
-    causes = [how for _, how in failures]  # by the names that `sparkctl help` knows
+    causes = [cause for _, cause in failures]  # by the names that `sparkctl help` knows
+    how = f"each time: {causes[0]}" if len(set(causes)) == 1 else ", ".join(causes)
     raise OperationRefused(
         f"{head.profile} failed on {' and '.join(plan.node for plan in plans)} {len(failures)} times within the last hour "
-        f"({f'each time: {causes[0]}' if len(set(causes)) == 1 else ', '.join(causes)}); nothing was started",
+        f"({how}); nothing was started",
         f"see why: sparkctl diagnose {head.instance} --node {head.node}\nstart it anyway: {again} --again",
     )
 
