@@ -195,7 +195,6 @@ def _parse_history_target(ctx: click.Context, words: Sequence[str], given: Mappi
 
 def _parse_shown_target(ctx: click.Context, words: Sequence[str], given: Mapping[str, str]) -> ScreenTarget:
     """Return the instance or the node that `status` and `top` are about; how they would print it is no matter here."""
-    del given
     nodes = (*ctx.params.get("nodes", ()), *ctx.params["node"])
     return ScreenTarget(verb=words[0], name=ctx.params.get("name"), nodes=tuple(map(NodeName, nodes)))
 

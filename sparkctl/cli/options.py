@@ -365,7 +365,7 @@ def _output_options(about: str, *more: str, is_stream: bool = False) -> Callable
     def add_options(command: F) -> F:
         command = click.option(
             "-o", "--output", type=click.Choice([*more, *_JSON_FORMATS]), is_eager=True, expose_value=False,
-            callback=_note_format, help="Choose the format; json is --json.",
+            callback=_note_in(FORMAT_OPTION), help="Choose the format; json is --json.",
         )(command)  # fmt: skip
         if not is_stream:
             command = click.option(  # as Docker calls it
@@ -374,7 +374,7 @@ def _output_options(about: str, *more: str, is_stream: bool = False) -> Callable
                 is_eager=True,
                 expose_value=False,
                 hidden=True,
-                callback=_note_format,
+                callback=_note_in(FORMAT_OPTION),
             )(command)
         return click.option("--json", "as_json", is_flag=True, callback=_is_json_asked, help=about)(command)
 
@@ -384,20 +384,12 @@ def _output_options(about: str, *more: str, is_stream: bool = False) -> Callable
 _JSON_FORMATS = ("json", "yaml")
 
 
-def _note_format(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
-    del param
-    if value is not None:
-        ctx.meta[FORMAT_OPTION] = value
-
-
 def _is_json_asked(ctx: click.Context, param: click.Parameter, value: bool) -> bool:
-    del param
     return value or ctx.meta.get(FORMAT_OPTION) in _JSON_FORMATS
 
 
 def _note_in(key: str) -> Callable[[click.Context, click.Parameter, object], None]:
     def note(ctx: click.Context, param: click.Parameter, value: object) -> None:
-        del param
         if value:
             ctx.meta[key] = value
 
@@ -511,19 +503,6 @@ def prepare_command(command: click.Command) -> click.Command:
     return command
 
 
-def record_option(command: F) -> F:
-    return click.option(
-        "--record",
-        type=click.Path(path_type=Path, dir_okay=False),
-        metavar="FILE",
-        help="Write all events to FILE, for `top --replay`; secrets are masked.",
-    )(command)
-
-
-def overwrite_option(command: F) -> F:
-    return _overwrite_option("--overwrite")(command)
-
-
 def record_options(command: F) -> F:
     """Add ``--record`` and ``--overwrite``, with ``--force`` as its alias for verbs that have no other --force."""
     return record_option(_overwrite_option("--overwrite", "--force")(command))
@@ -531,3 +510,12 @@ def record_options(command: F) -> F:
 
 def _overwrite_option(*names: str) -> Callable[[F], F]:
     return click.option(*names, "overwrite", is_flag=True, help="Let --record overwrite an existing file.")
+
+
+overwrite_option = _overwrite_option("--overwrite")
+record_option = click.option(
+    "--record",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write all events to FILE, for `top --replay`; secrets are masked.",
+)

@@ -65,13 +65,13 @@ def terminal_columns(stream: TextIO) -> int | None:
     return 80
 
 
-def terminal_rows(stream: TextIO) -> int:
-    """Return the number of lines of the terminal ``stream`` ($LINES overrides it)."""
+def get_terminal_height() -> int:
+    """Return the number of lines of the terminal on stdout ($LINES overrides it)."""
     value = os.environ.get("LINES", "")
     if value.isdecimal() and int(value) > 0:
         return int(value)
     with contextlib.suppress(OSError):
-        return os.get_terminal_size(stream.fileno()).lines or 24
+        return os.get_terminal_size(sys.stdout.fileno()).lines or 24
     return 24
 
 
@@ -226,14 +226,9 @@ def repaint_screen(lines: Iterable[TextRow | str]) -> None:
     """Repaint the terminal from the top. Lines that do not fit are cut and counted, because scrolling would break it."""
     from sparkctl.views.text.line_wrap import limit_height
 
-    body = "\x1b[K\n".join(limit_height(_format_rows(lines), terminal_rows(sys.stdout) - 1))
+    body = "\x1b[K\n".join(limit_height(_format_rows(lines), get_terminal_height() - 1))
     sys.stdout.write(f"\x1b[H{body}\x1b[K\n\x1b[J")
     sys.stdout.flush()
-
-
-def get_terminal_height() -> int:
-    """Return the number of lines of the terminal on stdout."""
-    return terminal_rows(sys.stdout)
 
 
 def is_terminal() -> bool:

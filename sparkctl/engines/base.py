@@ -428,7 +428,6 @@ class EngineRank:
 
     @property
     def count(self) -> int:
-        """The number of ranks."""
         return len(self.addresses)
 
 

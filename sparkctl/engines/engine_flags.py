@@ -190,7 +190,6 @@ def choose_catalogue(engine: str, image: str, declared: str | None, asked: str |
 
 
 def load_other_versions(chosen: FlagCatalogue) -> tuple[FlagCatalogue, ...]:
-    """Return the catalogues of the engine's other versions."""
     return tuple(load_catalogue(chosen.engine, one) for one in list_versions(chosen.engine) if one != chosen.version)
 
 

@@ -369,7 +369,6 @@ class KvCacheLayout:
 
     @property
     def description(self) -> str:
-        """How it was calculated."""
         kinds = [f"{self.full} layers"] if self.full else []
         kinds += [f"{self.sliding} with a window of {self.window}"] if self.sliding else []
         kinds += [f"{self.compressed:.2f} latents a token of compressed layers"] if self.compressed else []
@@ -517,7 +516,6 @@ def _count_index_bytes(config: Mapping[str, Any]) -> int:
 
 
 def _count_heads(config: Mapping[str, Any]) -> int | None:
-    """Return the heads of keys and values."""
     heads = parse_positive_int(config.get("num_attention_heads", config.get("n_head")))
     return parse_positive_int(config.get("num_key_value_heads", config.get("num_kv_heads"))) or heads
 

@@ -135,7 +135,8 @@ class EvidenceLine:
     lines before it that showed the engine at work, its progress, and generated tokens; ``ordinary``: see `LogAnalyzer`. ``raw``: the
     line's beginning as the log
     has it; ``is_of_request``: it stands in the traceback of a request that failed; ``is_handled``: an exception that was handled
-    when another one came up, ``is_context``: and its cause is known; ``is_uncaught``: nothing caught this exception, so its program ended.
+    when another one came up, ``is_context``: and its cause is known; ``is_uncaught``: nothing caught this exception, so its program ended;
+    ``is_logged``: its program caught it, for it logged the traceback.
     ``answered`` counts the requests that were answered before it; ``is_refused``: the next request after it was refused, so it may be of
     that request alone."""
 
@@ -152,6 +153,7 @@ class EvidenceLine:
     is_handled: bool = False
     is_context: bool = False
     is_uncaught: bool = False
+    is_logged: bool = False
     answered: int = 0
     is_refused: bool = False
 
@@ -160,7 +162,7 @@ def _may_end_program(seen: EvidenceLine) -> bool:
     """Tell whether a program that ends may have printed this line: it is no record of a log, and of no request."""
     head, found, _ = seen.raw.partition(seen.text[:_MIN_TEXT_CHARS])
     is_bare = not found or not head.strip() or (head.rstrip().endswith(")") and bool(find_writer(head)))
-    return is_bare and not seen.is_of_request
+    return is_bare and not seen.is_of_request and not seen.is_logged
 
 
 def failure_weight(seen: EvidenceLine) -> int:
@@ -186,15 +188,24 @@ def _is_death(seen: EvidenceLine) -> bool:
 
 
 def make_room_for_failure(failures: list[EvidenceLine], failure: Failure) -> bool:
-    """Tell whether to store one more failure. If there are too many (a client with bad requests for days), the weakest one
-    is removed for a heavier one."""
+    """Tell whether to store one more failure. If there are too many (a client with bad requests for days, a compiler that refuses
+    each file), the weakest one is removed for a heavier one, and one that only says what others say for one of another kind."""
     if len(failures) < _MAX_FAILURES:
         return True
     weakest = min(failures, key=lambda seen: (failure_weight(seen), -seen.number))
-    if failure.weight <= failure_weight(weakest):
+    if failure.weight > failure_weight(weakest):
+        failures.remove(weakest)
+        return True
+    kinds = [_get_kind(seen.failure) for seen in failures]
+    repeated = next((at for at in reversed(range(len(kinds))) if kinds.count(kinds[at]) > 1), None)
+    if repeated is None or _get_kind(failure) in kinds:
         return False
-    failures.remove(weakest)
+    del failures[repeated]
     return True
+
+
+def _get_kind(failure: Failure | None) -> tuple[FailureCause, int] | None:
+    return None if failure is None else (failure.cause, failure.weight)
 
 
 def has_consequences(of: EvidenceLine, failures: Iterable[EvidenceLine]) -> bool:
@@ -1401,6 +1412,7 @@ class LogAnalyzer:
                 raw=line.text[:_MAX_HEAD_CHARS],
                 is_of_request=self._is_request_traceback,
                 is_uncaught=self._traceback.is_uncaught,
+                is_logged=self._traceback.is_logged,
             )
         )
 

@@ -61,7 +61,6 @@ def map_references(text: str, reference: Callable[[re.Match[str]], str], literal
 
 
 def list_referenced_names(text: str) -> tuple[str, ...]:
-    """Return the variables that a text refers to."""
     return tuple(match["name"] for match in REFERENCE_PATTERN.finditer(text) if match["name"] is not None)
 
 

@@ -25,11 +25,10 @@ from sparkctl.model.text.units import format_duration
 from sparkctl.model.verdict import FieldChange
 from sparkctl.profiles import yaml_reader
 from sparkctl.profiles.env_references import find_engine_secrets, list_literal_values, read_env_file_pairs
-from sparkctl.profiles.yaml_reader import FileIssue, FilePosition, InvalidFile
+from sparkctl.profiles.yaml_reader import FileIssue, FilePosition, InvalidFile, YamlValue
 
 if TYPE_CHECKING:
     from sparkctl.profiles.profile_library import ProfileLibrary
-    from sparkctl.profiles.yaml_reader import YamlValue
 
 
 _MAX_CHANGES = 4  # settings that one proposal may have

@@ -10,6 +10,8 @@ from http import HTTPStatus
 from typing import Any, Protocol
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+import h11
+
 from sparkctl.concurrency import run_until_first
 from sparkctl.model.lazy_dataclass import dataclass
 
@@ -71,67 +73,51 @@ def build_json_reply(value: object, status: int = 200) -> SimHttpReply:
 
 
 class SimHttpConnection:
-    """The reading side, with data that was read ahead."""
+    """The reading side of a connection; what arrives ahead is kept in ``wire``."""
 
     def __init__(self, reader: ReadStream) -> None:
         self._reader = reader
-        self._buffer = bytearray()
+        self.wire = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD_BYTES)
 
-    async def read_more(self) -> bool:
+    async def _read_more(self) -> bool:
         """Read more; False at the end."""
         data = await self._reader.read(65536)
-        self._buffer += data
+        if data:
+            self.wire.receive_data(data)
         return bool(data)
 
     async def wait_until_closed(self) -> None:
         """Return when the other side has closed; data that it sends meanwhile is kept."""
-        while await self.read_more():
+        while await self._read_more():
             pass
 
-    async def _read_exactly(self, size: int) -> bytes:
-        while len(self._buffer) < size:
-            if not await self.read_more():
+    async def _read_event(self) -> h11.Event:
+        while (event := self.wire.next_event()) is h11.NEED_DATA:
+            if not await self._read_more():
                 raise EOFError
-        taken = bytes(self._buffer[:size])
-        del self._buffer[:size]
-        return taken
+        if not isinstance(event, h11.Request | h11.Data | h11.EndOfMessage):
+            raise EOFError
+        return event
 
-    async def _read_until(self, end: bytes) -> bytes:
-        while (at := self._buffer.find(end)) < 0:
-            if len(self._buffer) > MAX_HEAD_BYTES or not await self.read_more():
-                raise EOFError
-        return (await self._read_exactly(at + len(end)))[:at]
+    def encode(self, event: h11.Event) -> bytes:
+        return self.wire.send(event) or b""
 
     async def read_request(self) -> SimHttpRequest:
-        """Return the next request; EOFError if there is none, or something that is not HTTP."""
-        try:
-            return await self._read_request()
-        except ValueError as error:
-            raise EOFError from error
-
-    async def _read_request(self) -> SimHttpRequest:
-        first, *lines = (await self._read_until(b"\r\n\r\n")).decode("latin-1").lstrip("\r\n").split("\r\n")
-        method, target, _version = first.split(" ", 2)
-        headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+        """Return the next request; EOFError if there is none, h11's error for something that is not HTTP."""
+        head, body = await self._read_event(), b""
+        assert isinstance(head, h11.Request)
+        while isinstance(event := await self._read_event(), h11.Data):
+            body += event.data
+        target = head.target.decode("latin-1")
         parts = urlsplit(target)
-        query = dict(parse_qsl(parts.query, keep_blank_values=True))
         return SimHttpRequest(
-            method=method,
+            method=head.method.decode(),
             path=unquote(parts.path),
-            query=query,
-            headers=headers,
-            body=await self._read_body(headers),
+            query=dict(parse_qsl(parts.query, keep_blank_values=True)),
+            headers={name.decode("latin-1"): value.decode("latin-1") for name, value in head.headers},
+            body=body,
             target=target,
         )
-
-    async def _read_body(self, headers: dict[str, str]) -> bytes:
-        if headers.get("transfer-encoding", "").lower() != "chunked":
-            return await self._read_exactly(int(headers.get("content-length", "0")))
-        body = b""
-        while size := int((await self._read_until(b"\r\n")).split(b";")[0], 16):
-            body += (await self._read_exactly(size + 2))[:-2]
-        await self._read_until(b"\r\n")
-        return body
 
 
 async def serve_connection(reader: ReadStream, writer: WriteStream, handler: RequestHandler, server: str) -> None:
@@ -141,16 +127,19 @@ async def serve_connection(reader: ReadStream, writer: WriteStream, handler: Req
         while True:
             request = await peer.read_request()
             reply = await _run_handler(peer, handler, request)
-            keep = request.headers.get("connection", "").lower() != "close"
-            writer.write(_encode_head(reply, server, keep))
+            writer.write(peer.encode(_build_head(reply, server)))
             if reply.stream is not None:
-                keep = await _send_stream(peer, writer, reply.stream) and keep
+                sent, _ = await run_until_first(_send_chunks(peer, writer, reply.stream), peer.wait_until_closed())
+                if sent != 0:
+                    return
             elif request.method != "HEAD":
-                writer.write(reply.body)
+                writer.write(peer.encode(h11.Data(reply.body)))
+            writer.write(peer.encode(h11.EndOfMessage()))
             await writer.drain()
-            if not keep:
+            if peer.wire.our_state is not h11.DONE:
                 return
-    except (EOFError, OSError):
+            peer.wire.start_next_cycle()
+    except (EOFError, OSError, ValueError, h11.ProtocolError):
         return
     finally:
         writer.close()
@@ -164,28 +153,18 @@ async def _run_handler(peer: SimHttpConnection, handler: RequestHandler, request
     return answer
 
 
-def _encode_head(reply: SimHttpReply, server: str, keep: bool) -> bytes:
-    lines = [f"HTTP/1.1 {reply.status} {HTTPStatus(reply.status).phrase}", f"Server: {server}"]
-    lines += [f"{name}: {value}" for name, value in reply.headers]
-    if reply.stream is not None:
-        lines += [f"Content-Type: {reply.type}", "Transfer-Encoding: chunked"]
-    elif reply.status not in (204, 304):
-        lines += [f"Content-Type: {reply.type}"] if reply.body else []
-        lines += [f"Content-Length: {len(reply.body)}"]
-    lines += [] if keep else ["Connection: close"]
-    return "\r\n".join([*lines, "", ""]).encode()
+def _build_head(reply: SimHttpReply, server: str) -> h11.Response:
+    headers = [("Server", server), *reply.headers]
+    if reply.stream is not None or reply.body:
+        headers.append(("Content-Type", reply.type))
+    if reply.stream is None and reply.status not in (204, 304):
+        headers.append(("Content-Length", str(len(reply.body))))
+    return h11.Response(status_code=reply.status, headers=headers, reason=HTTPStatus(reply.status).phrase)
 
 
-async def _send_stream(peer: SimHttpConnection, writer: WriteStream, stream: AsyncIterator[bytes]) -> bool:
-    """Send chunks until the stream or the peer ends; True if everything was sent."""
-    ended, _ = await run_until_first(_send_chunks(writer, stream), peer.wait_until_closed())
-    return ended == 0
-
-
-async def _send_chunks(writer: WriteStream, stream: AsyncIterator[bytes]) -> None:
+async def _send_chunks(peer: SimHttpConnection, writer: WriteStream, stream: AsyncIterator[bytes]) -> None:
     async with aclosing(stream):  # type: ignore[type-var]
         async for chunk in stream:
             if chunk:
-                writer.write(b"%x\r\n%b\r\n" % (len(chunk), chunk))
+                writer.write(peer.encode(h11.Data(chunk)))
                 await writer.drain()
-    writer.write(b"0\r\n\r\n")

@@ -141,7 +141,6 @@ class SimImages:
         self._labels: dict[str, dict[str, str]] = {}  # by name
 
     def has_image(self, name: str) -> bool:
-        """Tell whether an image exists, by name or id."""
         name = self._names.get(name, name)
         if name in self._brought:
             return True
@@ -322,7 +321,6 @@ class SimKernelLog:
 
 
 def open_sim_kernel_log(node: SimNode) -> KernelLogReader:
-    """Return the real reader of the log of a simulated kernel."""
     trouble = node.options.kernel_log_trouble
     source: Any = SimKernelLog(node) if trouble is None else None
     return KernelLogReader(source, trouble)
@@ -405,7 +403,6 @@ class SimNode:
             self.arrivals -= 1
 
     def close_port(self, port: int) -> None:
-        """Refuse connections to a port."""
         del self.ports[port]
         if (server := self._open_ports.pop(port, None)) is not None:
             server.close()
@@ -471,7 +468,6 @@ class SimNode:
         )
 
     def spawn_process(self, container: str) -> int:
-        """Return the pid of a new process of a container."""
         self._last_pid += 1 + self.random.randrange(7)
         self.processes[self._last_pid] = container
         self.remains.born[self._last_pid] = round(self.uptime * 100)
@@ -547,7 +543,6 @@ def get_interface_mtu(interface: str) -> int:
 
 
 def get_interface_address(node: SimNode, interface: str) -> str | None:
-    """Return a node's IPv4 address on an interface, None if it has none."""
     is_bare = NodeFault.NO_ADDRESS in node.options.troubles or not node.is_cabled()
     bare = is_bare and interface in FABRIC_INTERFACES.values()
     return (

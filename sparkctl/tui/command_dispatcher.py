@@ -18,7 +18,7 @@ from sparkctl.commands.actions import (
     retarget_context,
 )
 from sparkctl.errors import InvalidInput, SparkctlError
-from sparkctl.model.node import NodeState
+from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.tui.panel_options import AVAILABLE_SCREENS
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from sparkctl.commands.request import Request, ScreenTarget
     from sparkctl.commands.switch.switch_request import SwitchInstance
     from sparkctl.model.memory_fit import MemoryFit
-    from sparkctl.model.node import NodeName
     from sparkctl.model.profile import Profile
     from sparkctl.monitor.node_views import NodeTelemetryView
     from sparkctl.profiles.profile_library import ProfileOffer
@@ -261,7 +260,6 @@ class CommandDispatcher:
             there.set_filter(target.name or "", target.operation)
 
     def open_profile_picker(self) -> None:
-        """Ask which of all profiles to start."""
         self._panel.spawn_dialog_task(self._load_and_show_offers())
 
     async def _load_and_show_offers(self, *, to_switch: bool = False) -> None:

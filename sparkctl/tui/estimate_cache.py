@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from sparkctl.context import CommandContext
     from sparkctl.model.launch_plan import LaunchPlan
     from sparkctl.model.memory_fit import CheckpointFiles, MemoryBudget, MemoryFit
-    from sparkctl.model.missing_part import MissingPart
     from sparkctl.model.profile import Profile
     from sparkctl.monitor.node_views import NodeTelemetryView
     from sparkctl.monitor.store import Store

@@ -12,15 +12,13 @@ from typing import TYPE_CHECKING
 
 from sparkctl.commands.actions import Action, ActionId, find_action
 from sparkctl.errors import DockerError, InvalidInput, NodeError, SparkctlError
-from sparkctl.model.node import NodeState
-from sparkctl.views.text.styled_text import Span, TextStyle, make_row, sanitize_span
+from sparkctl.model.node import Node, NodeState
+from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row, sanitize_span
 
 if TYPE_CHECKING:
     from sparkctl.model.finding import Finding
-    from sparkctl.model.node import Node
     from sparkctl.monitor.recording import RecordingPlayer
     from sparkctl.tui.panel import Panel
-    from sparkctl.views.text.styled_text import TextRow
 
 
 def perform_global_action(panel: Panel, one: Action) -> None:
@@ -249,56 +247,34 @@ def _copy_address(panel: Panel) -> None:
         panel.copy_text(one.endpoint, one.endpoint)
 
 
-def open_node_shell(panel: Panel) -> None:
-    name = panel.build_action_context().node
-    node = next((node for node in panel.config_nodes if node.name == name), None)
-    if panel.setup.badge is not None:
-        panel.show_toast(_NO_SHELL_MESSAGE)
-    elif node is not None:
-        panel.spawn_terminal_task(_open_shell(panel, node))
-
-
-async def _open_shell(panel: Panel, node: Node) -> None:
-    """Open a shell on a node; show ssh's errors as a toast, because the panel paints over its stderr."""
-    from sparkctl.transport.node_connection import build_ssh_command, suggest_install
-
-    words = build_ssh_command(node, os.environ)
-    try:
-        status, message = await panel.run_external_program(words, suggest_install(words[0]), listen=not node.is_local)
-    except InvalidInput as error:
-        panel.show_error(error, severity="error")
-        return
-    if status == _SSH_FAILED_STATUS and not node.is_local:
-        lines = [line for line in message.splitlines() if line.strip()]
-        panel.show_toast("\n".join(lines[-3:]) or f"ssh to {node.name} ended with {status}", severity="error")
-
-
-def open_container_shell(panel: Panel) -> None:
-    """Open a shell in the container of the selected instance."""
+def open_shell(panel: Panel, *, is_inside: bool) -> None:
+    """Open a shell on the selected node, or in the container of the selected instance."""
     now = panel.build_action_context()
     node = next((node for node in panel.config_nodes if node.name == now.node), None)
+    one = now.selected_instance if is_inside else None
     if panel.setup.badge is not None:
         panel.show_toast(_NO_SHELL_MESSAGE)
-    elif node is not None and now.selected_instance is not None:
-        panel.spawn_terminal_task(_open_shell_inside(panel, node, now.selected_instance.container))
+    elif node is not None and (one is not None or not is_inside):
+        panel.spawn_terminal_task(_run_shell(panel, node, None if one is None else one.container))
 
 
-async def _open_shell_inside(panel: Panel, node: Node, container: str) -> None:
-    """Open a shell in a container; report its exit status only where no shell was opened."""
-    from sparkctl.transport.node_connection import build_container_command, suggest_install
+async def _run_shell(panel: Panel, node: Node, container: str | None) -> None:
+    """Run a shell; show as a toast why none was opened, because the panel paints over what ssh and Docker print."""
+    from sparkctl.transport.node_connection import build_container_command, build_ssh_command, suggest_install
 
     try:
-        words = build_container_command(node, container)
+        words = build_ssh_command(node, os.environ) if container is None else build_container_command(node, container)
         status, message = await panel.run_external_program(words, suggest_install(words[0]), listen=not node.is_local)
     except InvalidInput as error:
         panel.show_error(error, severity="error")
         return
-    if status in (*_EXEC_FAILED_STATUSES, _SSH_FAILED_STATUS):
-        lines = [line for line in message.splitlines() if line.strip() and not line.startswith("Connection to ")]
-        panel.show_toast(
-            "\n".join([f"no shell inside of {container} on {node.name} (exit {status})", *lines[-3:]]),
-            severity="error",
-        )
+    lines = [line for line in message.splitlines() if line.strip()]
+    if container is not None and status in (*_EXEC_FAILED_STATUSES, _SSH_FAILED_STATUS):
+        lines = [line for line in lines if not line.startswith("Connection to ")][-3:]
+        why = f"no shell inside of {container} on {node.name} (exit {status})"
+        panel.show_toast("\n".join([why, *lines]), severity="error")
+    elif container is None and status == _SSH_FAILED_STATUS and not node.is_local:
+        panel.show_toast("\n".join(lines[-3:]) or f"ssh to {node.name} ended with {status}", severity="error")
 
 
 def show_launch_plan(panel: Panel) -> None:
@@ -382,8 +358,6 @@ def set_sample_interval(panel: Panel, every: float | None) -> None:
 
 
 def make_playback_handler(do: Callable[[RecordingPlayer], None]) -> Callable[[Panel], None]:
-    """Return a handler that controls the recording player and repaints."""
-
     def control_player(panel: Panel) -> None:
         if panel.controller is not None and panel.controller.player is not None:
             do(panel.controller.player)
@@ -414,8 +388,8 @@ HANDLERS: dict[ActionId, Callable[[Panel], None]] = {
     ActionId.EDIT_ITS: edit_selected_profile,
     ActionId.COPY_ADDRESS: _copy_address,
     ActionId.TUNNEL: _toggle_tunnel,
-    ActionId.SHELL: open_node_shell,
-    ActionId.SHELL_INSIDE: open_container_shell,
+    ActionId.SHELL: lambda panel: open_shell(panel, is_inside=False),
+    ActionId.SHELL_INSIDE: lambda panel: open_shell(panel, is_inside=True),
     ActionId.PLAN_OF: show_launch_plan,
     ActionId.SAVE_SCREEN: _save_screenshot,
     ActionId.FASTER: lambda panel: step_sample_rate(panel, faster=True),

@@ -31,8 +31,8 @@ from sparkctl.commands.actions import (
 )
 from sparkctl.concurrency import BackgroundTasks, has_pending_input
 from sparkctl.errors import InvalidInput, SparkctlError
-from sparkctl.model.finding import Severity, find_same
-from sparkctl.model.node import NodeState
+from sparkctl.model.finding import Finding, Severity, find_same
+from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.model.text.sanitize import sanitize_lines
 from sparkctl.tui.key_hints import format_key
 from sparkctl.tui.key_queue import KeyQueue
@@ -45,8 +45,6 @@ if TYPE_CHECKING:
 
     from sparkctl.commands.request import Request, ScreenTarget
     from sparkctl.commands.switch.switch_request import SwitchInstance
-    from sparkctl.model.finding import Finding
-    from sparkctl.model.node import Node, NodeName
     from sparkctl.model.profile import Profile
     from sparkctl.monitor.activity import Notice
     from sparkctl.monitor.switch_progress import SwitchProgress
@@ -106,7 +104,6 @@ class FrontScreen(StaticFocusScreen):
 
     def already_shows(self, message: str) -> bool:
         """Tell whether this screen shows the message already, so that it needs no toast."""
-        del message
         return False
 
     def add_selection(self, now: ActionContext) -> ActionContext:
@@ -328,7 +325,6 @@ class Panel(App[tuple[str, ...]]):
         return chosen if chosen in there else next(iter(there), None)
 
     def already_shows(self, message: str) -> bool:
-        """Tell whether the screen in front shows this message already."""
         return self.front_screen is not None and self.front_screen.already_shows(message)
 
     def is_operator_active(self, seconds: float) -> bool:
@@ -457,7 +453,6 @@ class Panel(App[tuple[str, ...]]):
         self.keyboard.suspend_until(self.spawn_task(work))
 
     async def deliver_key_event(self, event: events.Key | events.Paste) -> None:
-        """Handle a key now."""
         await super().on_event(event)
 
     async def run_external_program(self, words: Sequence[str], hint: str, *, listen: bool = False) -> tuple[int, str]:

@@ -120,7 +120,6 @@ class SearchPrompt(Horizontal):
         self.post_message(self.Typed(self._mode, event.value))
 
     def accept_pattern(self) -> None:
-        """Close with the typed pattern."""
         self._close_prompt(self.query_one(Input).value, is_kept=True)
 
     def action_give_up(self) -> None:

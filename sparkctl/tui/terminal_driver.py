@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import IO, TYPE_CHECKING, Any
 
 from rich.cells import cached_cell_len
-from rich.console import COLOR_SYSTEMS
+from rich.console import COLOR_SYSTEMS, Console, RenderableType
 from textual._compositor import ChopsUpdate
 from textual._xterm_parser import XTermParser
 from textual.app import App, ScreenStackError
@@ -27,7 +27,6 @@ from textual.widgets import Input
 
 if TYPE_CHECKING:
     from rich.color import ColorSystem
-    from rich.console import Console, RenderableType
 
     from sparkctl.tui.panel import Panel
 
@@ -112,7 +111,6 @@ class ChangedCells(ChopsUpdate):
         super().__init__(update.chops, update.spans, update.chop_ends)
 
     def render_segments(self, console: Console) -> str:
-        """Return what the terminal gets."""
         parts: list[str] = []
         colours = COLOR_SYSTEMS[console.color_system or "truecolor"]
         for y, first, last in self.spans:

@@ -20,8 +20,6 @@ class AsciiFilter(LineFilter):
     """Paints every widget in ASCII, of equal width, for a terminal that has nothing else."""
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
-        """Return the segments of a line in ASCII."""
-        del background
         return [Segment(to_ascii(text), style, control) for text, style, control in segments]
 
 
@@ -63,7 +61,6 @@ class TextSurface(Widget, can_focus=False):
             self.refresh(*(one for at in changed for one in find_changed_regions(at, before[at], rows[at])))
 
     def set_text_styles(self, tones: Mapping[TextStyle, Style]) -> None:
-        """Use other styles."""
         self._tones, self._styles = tones, {}
         self.refresh()
 

@@ -133,7 +133,6 @@ def list_series(charts: Sequence[Chart]) -> list[str]:
 
 
 def render_charts(charts: Sequence[Chart]) -> list[TextRow]:
-    """Return the pictures as bars of text."""
     rows: list[TextRow] = []
     all_names = list_series(charts)
     for chart in charts:

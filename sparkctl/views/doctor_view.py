@@ -128,7 +128,6 @@ class DoctorScreenModel:
 
     @property
     def selected(self) -> DoctorFinding | None:
-        """The selected finding, else the worst."""
         shown = self.visible_findings
         return next((one for one in shown if one.stable_key == self.chosen), shown[0] if shown else None)
 

@@ -190,7 +190,6 @@ def format_guard_event(event: GuardActed | GuardEvent) -> str:
 
 
 def format_node_state(event: NodeStateChanged) -> str:
-    """Return the state of a connection as text."""
     if event.state is NodeState.OK:
         return "connected again"
     words = f"{event.state}"

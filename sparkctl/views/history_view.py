@@ -491,7 +491,6 @@ def build_operation_json(
     changes: StartDiff | None,
     parts: Sequence[OperationRecord],
 ) -> dict[str, object]:
-    """Return all details of one operation as JSON data."""
     since = (
         None
         if worked is None or changes is None
@@ -543,7 +542,6 @@ class HistoryScreenModel:
 
     @property
     def visible_operations(self) -> tuple[OperationRecord, ...]:
-        """The operations that match the filter."""
         found, pattern = self.operations or (), self.pattern
         return (
             found
@@ -553,7 +551,6 @@ class HistoryScreenModel:
 
     @property
     def selected(self) -> OperationRecord | None:
-        """The selected operation, else the latest."""
         shown = self.visible_operations
         return next((one for one in shown if one.id == self.chosen), shown[0] if shown else None)
 

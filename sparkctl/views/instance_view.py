@@ -694,7 +694,6 @@ def list_evidence_lines(verdict: Verdict) -> tuple[int, ...]:
 
 
 def format_verdict_for_copy(end: CommandEnded) -> str:
-    """Return a verdict as text for the clipboard."""
     verdict = end.verdict
     if verdict is None:
         return sanitize_line(end.message or str(end.outcome))

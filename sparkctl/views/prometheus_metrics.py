@@ -61,7 +61,6 @@ def build_registry(views: Callable[[], Sequence[NodeTelemetryView]], now: Callab
 
 
 def render_metrics(views: Sequence[NodeTelemetryView], now: float) -> str:
-    """Return the metrics page of one moment."""
     return generate_latest(build_registry(lambda: views, lambda: now)).decode()
 
 

@@ -302,7 +302,6 @@ def describe_step(step: SwitchStep, progress: SwitchProgress, *, is_done: bool =
 
 
 def _render_planned_steps(plan: SwitchPlan, columns: int) -> list[TextRow]:
-    """Return what the switch will do, step by step."""
     progress = SwitchProgress(instance=plan.instance, began=0.0, plan=plan)
     steps = (SwitchStep.STARTING,) if progress.is_only_start else SWITCH_STEPS[:-1]
     rows = [make_row(Span("what happens, step by step", TextStyle.LABEL))]

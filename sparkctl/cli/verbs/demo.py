@@ -11,18 +11,20 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from sparkctl.cli import stderr, stdout
-from sparkctl.clock import Clock
 from sparkctl.files import APP_NAME, config_dir, read_only_profiles_dir, remove_abandoned_directories, user_profiles_dir
 from sparkctl.history.expected_durations import compute_model_key
 from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.phase import Phase, PhaseDuration
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.tui.panel_options import DemoStep
+
+if TYPE_CHECKING:
+    from sparkctl.simulator import SimClock
 
 TIME_FACTOR = 8.0  # simulated seconds per real second, while something starts or stops
 _DAY_SECONDS = 86400.0
@@ -75,16 +77,7 @@ DEMO_STEPS = (
 )
 
 
-class ScaledClock(Clock, Protocol):
-    """A clock that may run faster than real time."""
-
-    @property
-    def rate(self) -> float:
-        """Return the simulated seconds per real second."""
-        ...
-
-
-def format_clock_label(clock: ScaledClock) -> str:
+def format_clock_label(clock: SimClock) -> str:
     """Return the label of the header: how fast the simulated time runs, or how far it is ahead of real time."""
     if clock.rate != 1:
         return f"simulated, time ×{clock.rate:g}"

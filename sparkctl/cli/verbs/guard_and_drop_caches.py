@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from sparkctl.cli import stdout, verb_runner
@@ -19,11 +17,8 @@ from sparkctl.cli.options import (
     parse_duration_option,
     select_configured_nodes,
 )
+from sparkctl.cli.verb_runner import EventPrinter
 from sparkctl.errors import ExitCode
-
-if TYPE_CHECKING:
-    from sparkctl.cli.verb_runner import EventPrinter
-
 
 _DAY_SECONDS = 24 * 3600.0
 

@@ -12,6 +12,7 @@ import click
 from sparkctl import __version__
 from sparkctl.cli import stdout
 from sparkctl.cli.help_formatter import fill_words, fit_example_lines
+from sparkctl.files import docs_dir
 
 _ABBREVIATION = re.compile(r"\boom\b")  # as engines and the demo's faults write it
 
@@ -52,7 +53,7 @@ def help_command(ctx: click.Context, words: tuple[str, ...], as_man: bool) -> in
     elif len(words) == 1 and (section := _find_section(words[0])):
         stdout.print_lines(_fit_terminal(section))
     elif words[0] in _list_topics() and words[1:] in ((), ("page",)):
-        page = (_docs_dir() / f"{words[0]}.md").read_text(encoding="utf-8")
+        page = (docs_dir() / f"{words[0]}.md").read_text(encoding="utf-8")
         lines = _fit_terminal([line for line in page.splitlines() if not line.startswith("<!--")])
         if stdout.is_terminal():
             click.echo_via_pager("\n".join(lines))
@@ -110,7 +111,7 @@ def _list_verbs(ctx: click.Context) -> list[str]:
 
 def _find_section(name: str) -> list[str]:
     """Return what the page of causes says of one; nothing for any other word."""
-    page = (_docs_dir() / "causes.md").read_text(encoding="utf-8")
+    page = (docs_dir() / "causes.md").read_text(encoding="utf-8")
     _, mark, rest = page.partition(f"\n### {name}\n")
     if not mark:
         return []
@@ -120,7 +121,7 @@ def _find_section(name: str) -> list[str]:
 
 def _list_findings() -> dict[str, list[str]]:
     """Return what the page of findings says of each: what it means, and what to do."""
-    page = (_docs_dir() / "findings.md").read_text(encoding="utf-8")
+    page = (docs_dir() / "findings.md").read_text(encoding="utf-8")
     rows = [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("| *")]
     return {
         name.strip("*"): [meaning, *(["", f"What to do: {remedy}"] if remedy != "—" else [])]
@@ -139,7 +140,7 @@ def _find_headings(words: str) -> list[tuple[str, str, list[str]]]:
     wanted = set(re.findall(r"[a-z0-9]+", words.lower()))
     found = []
     for topic in _list_topics():
-        page = (_docs_dir() / f"{topic}.md").read_text(encoding="utf-8")
+        page = (docs_dir() / f"{topic}.md").read_text(encoding="utf-8")
         text = re.sub(
             r"^```.*?^```$", lambda block: block[0].replace("\n#", "\n\0#"), page, flags=re.MULTILINE | re.DOTALL
         )
@@ -239,25 +240,19 @@ def _drop_marks(text: str) -> str:
     return re.sub(r"\[([^][]*)\]\([^()]*\)", r"\1", text).replace("**", "").replace("\\|", "|")
 
 
-def _docs_dir() -> Path:
-    from sparkctl.files import docs_dir
-
-    return docs_dir()
-
-
 def _find_titled_page(words: Sequence[str]) -> str | None:
     """Return the page whose title has just these words and differs from its name, as `quick-start`, None if there is none."""
     wanted = re.findall(r"[a-z0-9]+", " ".join(words).lower())
     topics = _list_topics() if wanted else []
     for topic in () if words and words[0] in topics else topics:
-        with (_docs_dir() / f"{topic}.md").open(encoding="utf-8") as page:
+        with (docs_dir() / f"{topic}.md").open(encoding="utf-8") as page:
             if re.findall(r"[a-z0-9]+", page.readline().lower()) == wanted:
                 return topic
     return None
 
 
 def _list_topics() -> list[str]:
-    return sorted(page.stem for page in _docs_dir().glob("*.md") if page.stem != "README")
+    return sorted(page.stem for page in docs_dir().glob("*.md") if page.stem != "README")
 
 
 @click.command("completion", short_help="Print the shell completion for bash, zsh or fish.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import aclosing
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,6 @@ from sparkctl.cli.verb_runner import run_until_interrupt
 from sparkctl.errors import ExitCode, InvalidInput
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from wsgiref.simple_server import WSGIServer
 
     from prometheus_client import CollectorRegistry

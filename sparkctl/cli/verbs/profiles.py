@@ -48,7 +48,18 @@ mounts:
 _NAME_LINE = re.compile(r"(?m)^(name:[ \t]*+)([\"']?)([A-Za-z0-9._-]+)\2(?=\s|$)")  # of a profile file
 
 
-@click.command("new", short_help="Make a profile of your own.")
+@click.group("profiles", cls=VerbGroup, short_help="List, show, check, edit and import profiles.")
+def profiles_command() -> None:
+    """Manage profiles. A profile says what to start and how. Your own win over shipped ones of the same name.
+
+    \b
+    sparkctl profiles list
+    sparkctl profiles new mine --from qwen36-vllm
+    sparkctl profiles import recipe.yaml --save
+    """
+
+
+@profiles_command.command("new", short_help="Make a profile of your own.")
 @click.argument("name")
 @click.option(
     "--from",
@@ -113,7 +124,7 @@ def _check_new_profile(profile: Profile) -> None:
         stderr.print_message(f"▲ {one.message}")
 
 
-@click.command("edit", short_help="Edit a profile in your editor, and check it.")
+@profiles_command.command("edit", short_help="Edit a profile in your editor, and check it.")
 @click.argument("name", shell_complete=complete_profiles)
 def edit_command(name: str) -> int:
     """Open the file of NAME in $VISUAL or $EDITOR, then check it. A shipped profile is copied to your own first; a copy
@@ -145,7 +156,7 @@ def edit_command(name: str) -> int:
     return int(ExitCode.USAGE if checked.list_by_level(LintSeverity.ERROR) else ExitCode.DONE)
 
 
-@click.command("rename", short_help="Rename a profile of your own.")
+@profiles_command.command("rename", short_help="Rename a profile of your own.")
 @click.argument("name", shell_complete=complete_profiles)
 @click.argument("new_name", metavar="NEW")
 @click.pass_context
@@ -178,7 +189,7 @@ def rename_command(ctx: click.Context, name: str, new_name: str) -> int:
     return 0
 
 
-@click.command("remove", short_help="Delete a profile of your own.")
+@profiles_command.command("remove", short_help="Delete a profile of your own.")
 @click.argument("name", shell_complete=complete_profiles)
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 def remove_command(name: str, yes: bool) -> int:
@@ -251,9 +262,6 @@ def _write_new_file(path: Path, content: str | bytes) -> None:
         raise InvalidInput(f"{path}: cannot be written: {error.strerror}") from error
 
 
-FILE_COMMANDS = (new_command, edit_command, rename_command, remove_command)
-
-
 class _PastedLineCommand(click.Command):
     """A command that accepts a command line without quotes: everything after ``docker`` or ``vllm`` belongs to it."""
 
@@ -299,7 +307,7 @@ def _is_allow_name(word: str, programs: frozenset[str]) -> bool:
     return normalize_allow_name(word.partition("=")[0]) is not None or (looks_so and not Path(word).exists())
 
 
-@click.command(
+@profiles_command.command(
     "import",
     cls=_PastedLineCommand,
     short_help="Make a profile from a docker run line, an engine's command, a recipe or a container.",
@@ -420,7 +428,7 @@ def _print_report(found: ImportedProfile, as_json: bool) -> None:
 _EXPORT_FORMATS = ("docker", "compose", "systemd", "sparkrun")
 
 
-@click.command("export", short_help="Print a profile as a docker run line, compose file, unit or recipe.")
+@profiles_command.command("export", short_help="Print a profile as a docker run line, compose file, unit or recipe.")
 @click.argument("name", shell_complete=complete_profiles)
 @click.option("--as", "form", type=click.Choice(_EXPORT_FORMATS), required=True, help="The output format.")
 @click.option("--set", "overrides", multiple=True, metavar="FIELD=VALUE", help="As for up.")
@@ -453,17 +461,6 @@ def export_command(name: str, form: str, overrides: tuple[str, ...]) -> int:
     for remark in one.remarks:
         stderr.print_warning(None, remark, None)
     return 0
-
-
-@click.group("profiles", cls=VerbGroup, short_help="List, show, check, edit and import profiles.")
-def profiles_command() -> None:
-    """Manage profiles. A profile says what to start and how. Your own win over shipped ones of the same name.
-
-    \b
-    sparkctl profiles list
-    sparkctl profiles new mine --from qwen36-vllm
-    sparkctl profiles import recipe.yaml --save
-    """
 
 
 @profiles_command.command("list")
@@ -609,9 +606,3 @@ def schema_command() -> int:
 
     stdout.print_line(json.dumps(profile_json_schema(), indent=2))
     return 0
-
-
-profiles_command.add_command(import_command)
-profiles_command.add_command(export_command)
-for _each in FILE_COMMANDS:
-    profiles_command.add_command(_each)

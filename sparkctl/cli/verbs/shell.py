@@ -98,11 +98,10 @@ def tunnel_command(instance: str, port: int | None, node: tuple[str, ...], as_js
     The address is printed on stdout when the tunnel is open. It goes over the SSH connection: the engine may listen on the
     Spark's loopback alone, and no port is opened in a firewall. If the connection breaks, it comes back by itself and says so.
     """
-    from sparkctl.cli.event_printers import TextPrinter
     from sparkctl.commands.tunnel import OpenTunnel
 
     request = OpenTunnel(instance=instance, nodes=select_configured_nodes(node), names_nodes=bool(node), port=port)
-    return PreparedVerb(request=request, printer=lambda: TextPrinter())
+    return PreparedVerb(request=request)
 
 
 @click.command(

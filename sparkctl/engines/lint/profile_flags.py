@@ -247,7 +247,6 @@ class FlagSettings:
         return None if flag is None else self._found.get(flag.name)
 
     def get_value(self, name: str) -> str | None:
-        """Return a flag's value, None if it has none."""
         found = self.get_setting(name)
         return None if found is None else found.value
 

@@ -40,7 +40,6 @@ class DecodeCounts:
     seconds: float = 0.0
 
     def subtract(self, earlier: DecodeCounts) -> DecodeCounts:
-        """Return the difference to an earlier reading."""
         before = earlier.accepted or (0.0,) * len(self.accepted)
         return DecodeCounts(
             generated=self.generated - earlier.generated,
@@ -95,7 +94,6 @@ class DecodeModel:
 
     @property
     def cache_usage(self) -> float:
-        """The share of its cache in use."""
         return min(0.97, self.context_tokens / self.kv_tokens)
 
     @property
@@ -166,7 +164,6 @@ class DecodeModel:
         return self.launch.accept_length + self.launch.accept_swing * wave
 
     def add_request(self, prompt: int, generated: int) -> None:
-        """Count a finished request."""
         total = self.update_counts()
         steps = generated / self._accept_length_at(self._age)
         shares = compute_position_acceptance(generated / steps if steps else 1.0, self.launch.draft_tokens)

@@ -188,7 +188,6 @@ class RankNetwork:
         return group
 
     def leave_group(self, member: RankMember) -> None:
-        """Remove a rank that has ended or leaves."""
         if (group := member.group) is not None:
             group.mark_lost(LossReason.DIED, member)
             if group.head is member:

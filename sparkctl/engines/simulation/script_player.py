@@ -192,7 +192,6 @@ class ScriptPlayer:
         yield from self._play_lines(self._script.sections[name])
 
     def __getitem__(self, name: str) -> Any:
-        """Return the value of a name in the script."""
         if name in self._script.definitions:
             return self._format(self._script.definitions[name])
         if name in self._given:

@@ -45,7 +45,6 @@ class SimClock:
         return self._begin_ns + int(self._simulated_seconds_at(time.monotonic()) * 1e9)
 
     def monotonic(self) -> float:
-        """Return steady seconds."""
         return self._began + self._simulated_seconds_at(time.monotonic())
 
     async def sleep(self, seconds: float) -> None:

@@ -213,7 +213,6 @@ class SimulatedEngine(ScriptPlayer):
 
     @property
     def running(self) -> int:
-        """Requests running now."""
         return self.decoding.running_requests
 
     def build_work_lines(self, made: DecodeCounts, seconds: float) -> Iterator[tuple[str, str]]:
@@ -250,7 +249,6 @@ class SimulatedEngine(ScriptPlayer):
                 yield (back - 1) * stride, line, stream
 
     def build_metrics_page(self) -> str:
-        """Return its metrics in Prometheus' format."""
         labels, rows = self.build_metrics(self.decoding.update_counts())
         lines: list[str] = []
         before = ""

@@ -240,5 +240,4 @@ def _begin_sentence(text: str) -> str:
 
 
 def shorten_source(source: str) -> str:
-    """Return a source for the end of a sentence."""
     return _URL_SCHEME.sub("", source)

@@ -67,7 +67,6 @@ class SimulatedTrtllm(SimulatedEngine):
 
     @property
     def pool_gib(self) -> float:
-        """The KV cache in GiB."""
         return self.pool / GIB
 
 

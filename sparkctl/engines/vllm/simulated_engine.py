@@ -77,7 +77,6 @@ class SimulatedVllm(SimulatedEngine):
 
     @property
     def over_ray(self) -> bool:
-        """Whether its ranks connect by Ray."""
         return self.is_spread and self.joining.bond is RendezvousKind.RAY
 
     def describe_launch(self) -> dict[str, object]:

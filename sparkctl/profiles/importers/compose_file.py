@@ -39,7 +39,6 @@ _TOP_LEVEL_KEYS = ("version", "name", "services", "volumes", "networks", "config
 
 
 def is_compose_file(data: Mapping[str, Any]) -> bool:
-    """Tell whether a YAML map is a compose file."""
     services = data.get("services")
     return isinstance(services, dict) and any(
         isinstance(one, dict) and ("image" in one or "build" in one or "extends" in one) for one in services.values()

@@ -217,7 +217,6 @@ _RECIPE_RULES: dict[str, Any] = {
 
 
 def _check_fields(fields: dict[str, Any], form: dict[str, Any], above: str, draft: ProfileDraft) -> dict[str, Any]:
-    """Return the fields that an export writes."""
     found: dict[str, Any] = {}
     place = draft.ledger.locate(draft.beside_key)
     for name, value in fields.items():

@@ -587,7 +587,6 @@ def replace_command_secrets(draft: ProfileDraft, command: tuple[str, ...]) -> tu
 
 
 def replace_data_secrets(value: object, name: str) -> object:
-    """Return kept data without its secrets."""
     if isinstance(value, dict):
         return {key: replace_data_secrets(one, key) for key, one in value.items()}
     if isinstance(value, list):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from itertools import pairwise
 from types import SimpleNamespace
-from typing import Any, Protocol
+from typing import Any
 
 from sparkctl.engines.simulation.unified_memory import MAPPED_FILE_BYTES, SWAP_TOTAL_BYTES
 from sparkctl.node import agent
@@ -18,6 +18,7 @@ from sparkctl.simulator.sim_node import (
     FULL_DISK_FREE_BYTES,
     HOME,
     KERNEL_VERSION,
+    ByteSink,
     NodeFault,
     SimKernelFile,
     SimNode,
@@ -38,13 +39,7 @@ _PRESSURE = "".join(f"{kind} avg10=0.00 avg60=0.00 avg300=0.00 total=0\n" for ki
 _BUDDYINFO = "Node 0, zone Normal 2214 1801 1204 911 702 540 411 302 214 160 141 120 88 1530\n"
 
 
-class AgentOutput(Protocol):
-    """The agent's output stream."""
-
-    def write(self, data: bytes) -> None: ...
-
-
-async def run_agent(node: SimNode, words: Sequence[str], stdin: ReadStream, stdout: AgentOutput) -> None:
+async def run_agent(node: SimNode, words: Sequence[str], stdin: ReadStream, stdout: ByteSink) -> None:
     """Run the agent: sample at its rate, end with stdin or without keepalives."""
     options = dict(zip(words[::2], words[1::2], strict=False))
     disks = [value for option, value in pairwise(words) if option == "--disk"]
@@ -108,7 +103,7 @@ class SimAgent(agent.NodeAgent):
         self.moved: dict[str, float] = {}  # bytes each way, by RDMA device
         self.changed = asyncio.Event()
 
-    async def send_samples(self, stdout: AgentOutput) -> None:
+    async def send_samples(self, stdout: ByteSink) -> None:
         while True:
             stdout.write(agent.encode_message(self.take_sample()))
             self.kernel_log.forget_sent()

@@ -33,7 +33,7 @@ T = TypeVar("T")
 # The rows of a dialog, or what makes them for so many columns; rows in columns or with a hanging indent need the latter.
 DialogBody = Sequence[TextRow] | Callable[[int], Sequence[TextRow]]
 _SENTENCE_COLUMNS = 70  # columns of a sentence that is easy to read
-_REFRESH_SECONDS = 1.0  # seconds between two updates of a question
+REFRESH_SECONDS = 1.0  # seconds between two updates of a question
 _WHEEL_ROWS = 2  # rows for a notch of the wheel
 _MIN_FRAMED_SIZE = 16, 6  # columns and rows of the smallest terminal with a frame
 _MIN_PADDED_SIZE = 60, 20  # and of the smallest with space around the frame
@@ -45,7 +45,6 @@ def render_sentence(words: str, tone: TextStyle = TextStyle.PLAIN) -> list[TextR
 
 
 def build_body_rows(body: DialogBody, columns: int) -> Sequence[TextRow]:
-    """Return the rows of a body for so many columns."""
     return body(columns) if callable(body) else body
 
 
@@ -200,9 +199,8 @@ class RefreshingDialog(Dialog[str]):
         self._anew = anew
 
     def on_mount(self) -> None:
-        self.draw_dialog()
         if self._anew is not None:
-            self.set_interval(_REFRESH_SECONDS, self._refresh_body)
+            self.set_interval(REFRESH_SECONDS, self._refresh_body)
 
     def _refresh_body(self) -> None:
         assert self._anew is not None
@@ -253,7 +251,6 @@ class ChoiceDialog(RefreshingDialog):
         return [joined] if measure_row(joined) <= self.inner_size[0] else [(each,) for each in spans]
 
     def click_row(self, row: TextRow, x: int, *, twice: bool) -> None:
-        del twice
         clicked = find_span(row, x)
         for at, button in enumerate(self._buttons):
             if clicked is not None and row[clicked] is button:
@@ -351,15 +348,46 @@ class TextDialog(Dialog[None]):
         self.draw_dialog()
 
 
-_MAX_TYPED = 40  # characters of a filter
+MAX_TYPED = 40  # characters of a filter
 
 
-class FilterTextDialog(TextDialog, inherit_bindings=False):
+class TypedFilter(Dialog[T]):
+    """A dialog in which typed characters filter what is shown; escape erases them, and then closes it."""
+
+    IGNORED: ClassVar[str] = ""  # characters with another meaning
+    _typed = ""
+
+    def apply_filter(self, typed: str) -> None:
+        """Show what matches the typed text."""
+        raise NotImplementedError
+
+    def on_key(self, event: events.Key) -> None:
+        """Add a typed character to the filter."""
+        character = event.character if event.is_printable else None
+        if character and character not in self.IGNORED and len(self._typed) < MAX_TYPED:
+            event.stop()
+            event.prevent_default()
+            self.apply_filter(self._typed + character)
+
+    def action_erase(self) -> None:
+        """Erase the last typed character."""
+        self.apply_filter(self._typed[:-1])
+
+    def action_cancel(self) -> None:
+        """Erase the filter; without one close the dialog."""
+        if self._typed:
+            self.apply_filter("")
+        else:
+            self.dismiss(None)
+
+
+class FilterTextDialog(TypedFilter[None], TextDialog, inherit_bindings=False):
     """A text that is searched as one types; arrows and pages scroll."""
 
+    IGNORED = "?/"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "cancel", show=False),
-        Binding("enter,question_mark,f1", "close", show=False),
+        Binding("enter,question_mark,f1", "dismiss", show=False),
         Binding("ctrl+q", "app.quit", show=False),
         Binding("down", "scroll(1)", show=False),
         Binding("up", "scroll(-1)", show=False),
@@ -373,7 +401,6 @@ class FilterTextDialog(TextDialog, inherit_bindings=False):
     def __init__(self, title: str, find_rows: Callable[[str, int], Sequence[TextRow]]) -> None:
         """``find_rows`` returns the rows that match a text, for so many columns."""
         super().__init__(title, lambda columns: find_rows(self._typed, columns))
-        self._typed = ""
 
     def render_footer_rows(self) -> Sequence[TextRow]:
         """Return what was typed, or that typing searches; and the key that closes the dialog."""
@@ -382,27 +409,7 @@ class FilterTextDialog(TextDialog, inherit_bindings=False):
         search = Span("/ ", TextStyle.KEY), sanitize_span(self._typed, TextStyle.STRONG), Span("▏   ", TextStyle.ACCENT)
         return [make_row(*search, Span(self.hint, TextStyle.LABEL))]
 
-    def on_key(self, event: events.Key) -> None:
-        """Add a typed character to the search."""
-        if event.is_printable and event.character and event.character not in "?/" and len(self._typed) < _MAX_TYPED:
-            event.stop()
-            event.prevent_default()
-            self._search(self._typed + event.character)
-
-    def _search(self, typed: str) -> None:
+    def apply_filter(self, typed: str) -> None:
+        """Show the rows that match, from the first on."""
         self._typed, self._from, self._laid_out = typed.lstrip(), 0, None
         self.draw_dialog()
-
-    def action_erase(self) -> None:
-        """Erase the last typed character."""
-        self._search(self._typed[:-1])
-
-    def action_close(self) -> None:
-        self.dismiss(None)
-
-    def action_cancel(self) -> None:
-        """Erase the search; without one close the dialog."""
-        if self._typed:
-            self._search("")
-        else:
-            self.dismiss(None)

@@ -45,7 +45,7 @@ class CommandLineDialog(ModalScreen[str]):
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "leave", show=False),
+        Binding("escape", "dismiss", show=False),
         Binding("tab", "complete", show=False, priority=True),
         Binding("up", "earlier(-1)", show=False, priority=True),
         Binding("down", "earlier(1)", show=False, priority=True),
@@ -110,16 +110,11 @@ class CommandLineDialog(ModalScreen[str]):
         """Insert what all completions begin with; where that is typed already, the next completion."""
         if not self._found:
             return
-        line = self.query_one(Input)
-        typed, common = line.value[len(self._stem) :], _find_common_start(self._found)
+        typed, common = self.query_one(Input).value[len(self._stem) :], _find_common_start(self._found)
         if typed and self._cycle < 0 and len(self._found) > 1 and len(common) > len(typed) and common.startswith(typed):
-            line.value = f"{self._stem}{common}"
-            line.cursor_position = len(line.value)
+            self._set_line(f"{self._stem}{common}")
         else:
-            self._cycle = (self._cycle + 1) % len(self._found)
-            line.value = self._apply_completion() or line.value
-            line.cursor_position = len(line.value)
-            self._paint_completions()
+            self._insert_completion((self._cycle + 1) % len(self._found))
 
     def on_click(self, event: events.Click) -> None:
         """Insert the clicked completion, or do what the clicked hint says."""
@@ -132,21 +127,21 @@ class CommandLineDialog(ModalScreen[str]):
         if not self._found:
             press_hint_key(self.app, join_text(self._painted), x)
         elif at is not None and at % 2 and self._first + at // 2 < len(self._found):  # each word is between two blanks
-            self._cycle = self._first + at // 2
-            line = self.query_one(Input)
-            line.value = self._apply_completion() or line.value
-            line.cursor_position = len(line.value)
-            self._paint_completions()
+            self._insert_completion(self._first + at // 2)
 
     def action_earlier(self, by: int) -> None:
         """Insert an earlier line, or a later one."""
         self._at = max(0, min(len(self._typed), self._at + by))
-        line = self.query_one(Input)
-        line.value = self._typed[self._at] if self._at < len(self._typed) else ""
-        line.cursor_position = len(line.value)
+        self._set_line(self._typed[self._at] if self._at < len(self._typed) else "")
 
-    def action_leave(self) -> None:
-        self.dismiss(None)
+    def _set_line(self, text: str) -> None:
+        line = self.query_one(Input)
+        line.value, line.cursor_position = text, len(text)
+
+    def _insert_completion(self, at: int) -> None:
+        self._cycle = at
+        self._set_line(self._apply_completion() or "")
+        self._paint_completions()
 
     def _apply_completion(self) -> str | None:
         if self._cycle < 0 or not self._found:

@@ -216,7 +216,6 @@ class ActionPalette(Dialog[str]):
             self.dismiss(self._found[self._at].does)
 
     def click_row(self, row: TextRow, x: int, *, twice: bool) -> None:
-        del x, twice
         if (at := next((at for at, one in self._visible.items() if one is row), None)) is not None:
             self.dismiss(self._found[at].does)
 

@@ -17,7 +17,7 @@ from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.units import format_gib
 from sparkctl.monitor.node_views import NodeTelemetryView
 from sparkctl.profiles.profile_library import ProfileOffer
-from sparkctl.tui.dialogs.base import ChoiceDialog, Dialog, render_sentence
+from sparkctl.tui.dialogs.base import MAX_TYPED, REFRESH_SECONDS, ChoiceDialog, TypedFilter, render_sentence
 from sparkctl.views.profiles.launch_plan_view import (
     describe_rank_nodes,
     list_start_obstacles,
@@ -50,9 +50,7 @@ _ANYWAY_ANSWER = "anyway"
 
 _NAME_COLUMNS = 24  # minimum columns of a name
 _MIN_LEGEND_LINES = 18  # rows from which on the legend is shown
-_REFRESH_SECONDS = 1.0  # seconds between two updates of the node views
 _PAGE_ROWS, _ALL_ROWS = 10, 9999
-_MAX_TYPED = 40  # characters of a filter
 
 
 def _format_claim(fit: MemoryFit | None) -> str:
@@ -79,7 +77,7 @@ class PickedStart:
     replaces: bool = False
 
 
-class ProfilePicker(Dialog[PickedStart]):
+class ProfilePicker(TypedFilter[PickedStart]):
     """Returns what to start or to switch to, and where."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -112,7 +110,6 @@ class ProfilePicker(Dialog[PickedStart]):
         self._to_switch = to_switch
         self._every, self._seen, self._views = offers, seen, list(seen())
         self._offers = offers  # those that match what was typed
-        self._typed = ""
         self._fit, self._missing = fit, missing
         self._at = 0
         names = [view.name for view in self._views]
@@ -122,7 +119,7 @@ class ProfilePicker(Dialog[PickedStart]):
 
     def on_mount(self) -> None:
         """Start to update the node views."""
-        self.set_interval(_REFRESH_SECONDS, self._refresh_views)
+        self.set_interval(REFRESH_SECONDS, self._refresh_views)
 
     def _refresh_views(self) -> None:
         """Update the views of the listed nodes; a node that has gone keeps its last view."""
@@ -248,7 +245,6 @@ class ProfilePicker(Dialog[PickedStart]):
         ]
 
     def _render_missing(self, chosen: Profile) -> list[TextRow]:
-        """Return what the node lacks for a profile."""
         parts = self._missing(chosen, self.target_view.name)
         if not parts:
             return []
@@ -303,19 +299,12 @@ class ProfilePicker(Dialog[PickedStart]):
             made = make_row(*starts, *switches, Span("esc", TextStyle.KEY), Span(" leaves", TextStyle.LABEL))
         return [made]
 
-    def on_key(self, event: events.Key) -> None:
-        """Add a typed character to the filter."""
-        if event.is_printable and event.character and len(event.character) == 1 and len(self._typed) < _MAX_TYPED:
-            event.stop()
-            event.prevent_default()
-            self._filter(self._typed + event.character)
-
     def on_paste(self, event: events.Paste) -> None:
         """Add pasted text to the filter."""
         event.stop()
-        self._filter((self._typed + sanitize_line(event.text).strip())[:_MAX_TYPED])
+        self.apply_filter((self._typed + sanitize_line(event.text).strip())[:MAX_TYPED])
 
-    def _filter(self, typed: str) -> None:
+    def apply_filter(self, typed: str) -> None:
         """Show the profiles with all typed words in name or title, that of this name first, then those whose name has the whole text."""
         if len(self._every) == 1:
             return
@@ -340,19 +329,8 @@ class ProfilePicker(Dialog[PickedStart]):
         self._at = names.index(chosen) if not words and chosen in names else 0
         self.draw_dialog()
 
-    def action_erase(self) -> None:
-        """Erase the last typed character."""
-        self._filter(self._typed[:-1])
-
     def action_erase_all(self) -> None:
-        self._filter("")
-
-    def action_cancel(self) -> None:
-        """Erase the filter; without one close the dialog."""
-        if self._typed:
-            self._filter("")
-        else:
-            self.dismiss(None)
+        self.apply_filter("")
 
     def action_move(self, by: int) -> None:
         self._at = max(0, min(len(self._offers) - 1, self._at + by))

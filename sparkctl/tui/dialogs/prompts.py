@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from textual.widgets import Input
 
 from sparkctl.commands.actions import INSTANCE, Action, ActionContext, retarget_context
-from sparkctl.commands.request import Request
+from sparkctl.commands.request import Request, ScreenTarget
 from sparkctl.errors import InvalidInput, SparkctlError
 from sparkctl.model.events import CommandEnded, Event, MemoryFitEvaluated, PartsMissing, WarningEmitted
 from sparkctl.model.finding import Severity
@@ -53,7 +53,6 @@ if TYPE_CHECKING:
     from textual.screen import ModalScreen
 
     from sparkctl.commands.diagnose_file import DiagnosisReport
-    from sparkctl.commands.request import ScreenTarget
     from sparkctl.commands.start.check_fit import CheckFit
     from sparkctl.tui.controller import PreparedCommand
     from sparkctl.tui.panel import Panel
@@ -376,7 +375,6 @@ async def _show_diagnosis(panel: Panel, name: str, nodes: Sequence[str]) -> None
 
 
 def render_diagnosis_result(found: DiagnosisReport, columns: int) -> list[TextRow]:
-    """Return the source of the log and the diagnosis."""
     from sparkctl.engines import load_engine
     from sparkctl.views.diagnosis_view import format_diagnosis
 

@@ -111,7 +111,6 @@ class LogLineRenderer:
         return strip if strip.cell_length == self.width else strip.adjust_cell_length(self.width, self.base)
 
     def render_blank_strip(self) -> Strip:
-        """Return an empty row."""
         return Strip.blank(self.width, self.base)
 
     def find_overlay_ranges(

@@ -208,7 +208,6 @@ class LogViewPosition:
     # --- moving ---
 
     def follow_end(self) -> None:
-        """Follow the newest line."""
         self.is_following = True
 
     def pause_following(self) -> bool:
@@ -227,7 +226,6 @@ class LogViewPosition:
             self.scroll_to_position(self.layout.move_position(self.top, rows))
 
     def scroll_to_position(self, position: RowPosition) -> None:
-        """Scroll so that a position is at the top."""
         self.pause_following()
         self._set_top(position)
 
@@ -378,8 +376,6 @@ class LogNavigator:
         self._filter.search_once(search.select_marks, jump_to_marker)
 
     def go_to_first_error(self) -> None:
-        """Go to the first error of the shown lines."""
-
         def scroll_to_first(rows: LineOrder) -> None:
             if len(rows):
                 self._position.scroll_to_line(rows.get_key(0))

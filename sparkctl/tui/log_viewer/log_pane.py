@@ -250,7 +250,6 @@ class LogPane(Vertical):
         }
 
     def open_prompt(self, mode: PromptMode) -> None:
-        """Open the prompt to find or to filter."""
         self.view.save_position()
         self._has_typed = False
         self._prompt.open_prompt(mode, self.view.filter.sought if mode is PromptMode.FIND else self.view.filter.only)

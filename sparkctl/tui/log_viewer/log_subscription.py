@@ -72,7 +72,6 @@ class LogSubscription:
         self._task.add_done_callback(self._report_defect)
 
     def close(self) -> None:
-        """Stop reading."""
         self._task.remove_done_callback(self._report_defect)
         self._task.cancel()
         self._cancel_recovery_notice()

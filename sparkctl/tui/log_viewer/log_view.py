@@ -145,7 +145,6 @@ class LogScrollView(ScrollView, can_focus=True):
     # --- new lines ---
 
     def add_lines(self, source: int, lines: Iterable[LogLine]) -> None:
-        """Add lines of a source, in their order."""
         self.buffer.add_lines(source, lines)
         self.apply_new_lines()
 
@@ -171,7 +170,6 @@ class LogScrollView(ScrollView, can_focus=True):
         return self.position.is_following
 
     def follow_end(self) -> None:
-        """Follow the newest line."""
         self.position.follow_end()
         if self.is_attached:
             self._paint_new_lines()
@@ -295,7 +293,6 @@ class LogScrollView(ScrollView, can_focus=True):
         self.fit_to_size()
 
     def fit_to_size(self) -> None:
-        """Fit the page to the current size."""
         self._measure_page()
         self.repaint()
 
@@ -658,7 +655,6 @@ class LogView(LogScrollView, can_focus=True):
         self._run_search_step()
 
     def go_to_first_error(self) -> None:
-        """Go to the first error of the shown lines."""
         self.navigator.go_to_first_error()
         self._run_search_step()
 

@@ -77,7 +77,6 @@ class PanelScreen(FrontScreen):
     @classmethod
     def create(cls, now: ActionContext) -> Self:
         """Return the screen for what is selected."""
-        del now
         return cls()
 
     def build_node_tile(self, controller: PanelController, name: NodeName, chosen: str | None) -> NodeTileModel:

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from textual.binding import BindingType
 
 from sparkctl.commands.actions import BENCH, ActionContext, ActionId
 from sparkctl.history.bench_store import BenchStore
 from sparkctl.logs import search
+from sparkctl.model.bench import BenchRun
 from sparkctl.tui.screens.base import ActionHandlers, build_bindings
 from sparkctl.tui.screens.scroll_screens import ListScreen
 from sparkctl.views.bench_screen_view import BenchScreenModel, render_bench_page
 from sparkctl.views.text.line_wrap import wrap_text
 from sparkctl.views.text.styled_text import make_row, pad_row
-
-if TYPE_CHECKING:
-    from sparkctl.model.bench import BenchRun
 
 _REFRESH_SECONDS = 3.0  # seconds between two reads of the benchmarks
 

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from textual.binding import BindingType
 
@@ -17,13 +17,17 @@ from sparkctl.errors import InvalidInput
 from sparkctl.history.operation_history import LastStart, OperationHistory
 from sparkctl.logs import search
 from sparkctl.model.lazy_dataclass import dataclass
-from sparkctl.model.node import NodeName
+from sparkctl.model.memory_fit import MemoryFit
+from sparkctl.model.node import Node, NodeName
+from sparkctl.model.profile import Profile
 from sparkctl.profiles.env_references import check_env_file_permissions
 from sparkctl.profiles.exporters.docker_command import format_docker_run
 from sparkctl.profiles.profile_library import ProfileEntry, ProfileLibrary, ProfileOffer
+from sparkctl.profiles.profile_lint import LintResult, find_no_times, lint_profile_file
 from sparkctl.profiles.yaml_reader import FilePosition, read_source_lines
 from sparkctl.tui.dialogs.base import ChoiceDialog, render_sentence
 from sparkctl.tui.global_actions import edit_profile, fix_profile
+from sparkctl.tui.panel import Panel
 from sparkctl.tui.screens.base import ActionHandlers, build_bindings, get_next_member
 from sparkctl.tui.screens.scroll_screens import ListScreen
 from sparkctl.views.profiles.profiles_screen_view import (
@@ -35,13 +39,6 @@ from sparkctl.views.profiles.profiles_screen_view import (
     render_profiles_screen,
 )
 from sparkctl.views.text.styled_text import TextStyle
-
-if TYPE_CHECKING:
-    from sparkctl.model.memory_fit import MemoryFit
-    from sparkctl.model.node import Node
-    from sparkctl.model.profile import Profile
-    from sparkctl.profiles.profile_lint import LintResult
-    from sparkctl.tui.panel import Panel
 
 
 async def _ask_about_running_job(panel: Panel, verb: str) -> bool:
@@ -164,11 +161,9 @@ class _ProfileLint:
 
 
 def _lint_profile(path: Path, history: OperationHistory | None) -> _ProfileLint:
-    from sparkctl.profiles import profile_lint  # imported in the thread: it reads the flag catalogues
-
     try:
-        find_times = profile_lint.find_no_times if history is None else history.find_longest_phases
-        check = profile_lint.lint_profile_file(ProfileLibrary(), path, find_times=find_times)
+        find_times = find_no_times if history is None else history.find_longest_phases
+        check = lint_profile_file(ProfileLibrary(), path, find_times=find_times)
     except InvalidInput:
         return _ProfileLint()  # the file has just gone: the next reload shows it
     return _ProfileLint(check, read_source_lines(one.place for one in check.diagnostics))
@@ -246,7 +241,6 @@ class ProfilesScreen(ListScreen[str]):
         )
 
     def _filter_entries(self) -> tuple[ProfileEntry, ...]:
-        """Return the entries that match the filter; cached."""
         entries = () if self._files is None else self._files.entries
         if self._left is None or self._left[0] is not entries or self._left[1] != self._typed:
             self._left = (entries, self._typed, filter_profiles(entries, search.parse_filter(self._typed)))
@@ -259,7 +253,6 @@ class ProfilesScreen(ListScreen[str]):
         return {name: one.check for name, one in results if one is not None and one.check is not None}
 
     def _collect_fits(self) -> dict[tuple[str, NodeName], MemoryFit | None]:
-        """Return the known memory estimates by name and node."""
         controller, entries = self.panel.controller, () if self._files is None else self._files.entries
         if controller is None:
             return {}

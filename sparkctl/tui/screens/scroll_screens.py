@@ -98,7 +98,6 @@ class PageScreen(PanelScreen):
 
     def handle_wheel(self, y: int, by: int) -> None:
         """Handle so many notches of the wheel at a row."""
-        del y
         self.scroll_rows(by * _WHEEL_ROWS)
 
     def select_at(self, x: int, y: int, *, twice: bool) -> None:
@@ -206,11 +205,8 @@ class ListScreen(PageScreen, Generic[KeyT]):
             self.panel.pop_screen()
 
     @on(SearchPrompt.Typed)
-    def _apply_typed_filter(self, event: SearchPrompt.Typed) -> None:
-        self._set_filter_text(event.text)
-
     @on(SearchPrompt.Closed)
-    def _apply_closed_filter(self, event: SearchPrompt.Closed) -> None:
+    def _apply_filter(self, event: SearchPrompt.Typed | SearchPrompt.Closed) -> None:
         self._set_filter_text(event.text)
 
     def _set_filter_text(self, text: str) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import shlex
 from contextlib import aclosing
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from textual.binding import BindingType
 
@@ -18,7 +18,9 @@ from sparkctl.errors import SparkctlError
 from sparkctl.model.events import CommandEnded, Outcome, SwitchPlanned, WarningEmitted
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.switch_plan import SwitchPlan
+from sparkctl.monitor.event_log import RecentLogLine
 from sparkctl.monitor.ranks import list_nodes_of_instance
+from sparkctl.monitor.switch_progress import SwitchProgress
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.tui.dialogs.base import ChoiceDialog, RefreshingDialog, render_sentence
 from sparkctl.tui.key_hints import format_key
@@ -27,10 +29,6 @@ from sparkctl.tui.screens.scroll_screens import ScrollScreen
 from sparkctl.views.switch_plan_view import describe_rollback_window, summarize_switch_plan
 from sparkctl.views.switch_view import SwitchScreenModel, find_offered_command, render_switch
 from sparkctl.views.text.styled_text import TextRow, TextStyle
-
-if TYPE_CHECKING:
-    from sparkctl.monitor.event_log import RecentLogLine
-    from sparkctl.monitor.switch_progress import SwitchProgress
 
 _NOTICE_SECONDS = 60.0  # for which a notice is shown
 

@@ -113,7 +113,6 @@ class NodeTileModel:
 
     @property
     def is_known(self) -> bool:
-        """Whether the node answers."""
         return self.connection.state is NodeState.OK
 
     def seconds_ready(self, one: InstanceView) -> float | None:

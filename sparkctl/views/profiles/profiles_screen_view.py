@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field
 from enum import StrEnum
 from itertools import zip_longest
-from typing import TYPE_CHECKING
 
 from sparkctl import engines
 from sparkctl.engines.lint import LintSeverity
@@ -23,6 +22,7 @@ from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.units import format_ago, format_duration, format_gib
 from sparkctl.monitor.node_views import NodeTelemetryView
 from sparkctl.profiles.profile_library import ProfileEntry
+from sparkctl.profiles.profile_lint import LintResult
 from sparkctl.profiles.yaml_reader import FilePosition
 from sparkctl.views.profiles.launch_plan_view import describe_rank_nodes, render_budget_before_start
 from sparkctl.views.profiles.lint_view import render_diagnostics, render_faults, render_lint_badge, render_lint_summary
@@ -52,9 +52,6 @@ from sparkctl.views.text.styled_text import (
     sanitize_span,
     truncate_row,
 )
-
-if TYPE_CHECKING:
-    from sparkctl.profiles.profile_lint import LintResult
 
 
 class ProfileSort(StrEnum):

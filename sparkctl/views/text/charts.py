@@ -368,7 +368,6 @@ class RowBlock:
 
 
 def make_block(spare: int, *rows: TextRow) -> RowBlock:
-    """Return rows that stay together."""
     return RowBlock(spare=spare, rows=rows)
 
 

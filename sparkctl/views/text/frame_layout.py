@@ -114,7 +114,6 @@ def draw_page(title: TextRow, rows: Sequence[TextRow], further: int, columns: in
 
 
 def join_tiles(boxes: Sequence[TileBox], tiles: Sequence[tuple[TextRow, ...]]) -> list[TextRow]:
-    """Return the rows of tiles placed in their boxes."""
     rows: list[TextRow] = []
     for line in sorted({box.y for box in boxes}):
         group = [made for box, made in zip(boxes, tiles, strict=True) if box.y == line]

@@ -279,7 +279,6 @@ _PAINTED_PATTERN = lazy_pattern.compile(
 
 
 def get_state_style(state: Phase | NodeState | Severity) -> TextStyle:
-    """Return the style of a state's symbol."""
     return _SYMBOL_STYLES.get(get_state_symbol(state), TextStyle.LABEL)
 
 
