@@ -23,12 +23,8 @@ _MIN_RATED_BYTES, _MIN_RATED_SECONDS = 16 << 20, 1.0  # of a pull whose rate say
 
 _PLAIN_COLUMNS = ("profile", "instance", "hash", "text", "engine", "image", "alike", "command", "ended", "seconds", "outcome",
           "exit_code", "why", "hint")  # fmt: skip
-_END_COLUMNS = (
-    "ended",
-    "outcome",
-    "exit_code",
-    "why",
-)  # another process may have written them: the first end counts
+# another process may have written them: the first end counts
+_END_COLUMNS = ("ended", "outcome", "exit_code", "why")
 _SHARE_COLUMNS = tuple(one.name for one in fields(NodeResult) if one.name not in ("node", "instance", "parts"))
 
 

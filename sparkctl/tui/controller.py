@@ -389,7 +389,7 @@ class PanelController:
 
     def find_ready_line(self, name: NodeName, instance: str) -> str | None:
         """Return the pattern of the log line that marks an instance as ready; None where it is not known."""
-        plan = self.store.get_launch_plan(name, instance) if name in self.store.nodes else None
+        plan = self.store.get_record(name).plans.get(instance) if name in self.store.nodes else None
         return plan.ready.line if plan is not None else self._ready_lines.get((name, instance))
 
     @property

@@ -278,7 +278,7 @@ class StartOfferCache:
 
         view = self._store.get_last_known_view(node)
         is_idle = view.instances_seen is not None and not any(one.is_alive for one in view.instances)
-        if not is_idle or self._store.get_state(node).state is not NodeState.OK:
+        if not is_idle or self._store.get_record(node).state.state is not NodeState.OK:
             return ()
         if self._profiles is None:
             if not self._is_loading:

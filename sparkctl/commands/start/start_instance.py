@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
 
-from sparkctl.commands.event_stream import open_session, stream_events
+from sparkctl.commands.event_stream import build_end, open_session, stream_events
 from sparkctl.commands.history_writer import OperationSubject, record_operation
 from sparkctl.commands.node_lock import LockConflict, acquire_node_lock
 from sparkctl.commands.start import connectivity_check, rank_start
@@ -86,7 +86,6 @@ def start_instance(ctx: CommandContext, request: StartInstance) -> AsyncGenerato
     subject = OperationSubject(
         kind=OperationKind.START,
         nodes=request.nodes,
-        instance=None,
         profile=request.profile,
         command=request.retry_command,
     )
@@ -192,7 +191,6 @@ class _StartRun:
     # inspect and decide
 
     async def _prepare_and_lock(self, taken: AsyncExitStack, sessions: Sequence[NodeSession]) -> CommandEnded | None:
-        """Prepare the start and take the locks."""
         self.began = self.ctx.clock.monotonic()
         ended = await self._prepare_start(sessions)
         if ended is None:
@@ -582,24 +580,15 @@ class _StartRun:
         message: str | None = None,
     ) -> CommandEnded:
         """Return the end; ``rank`` is the one it is about, where that is not the head."""
-        codes = {
-            Outcome.FAILED: ExitCode.ENGINE_FAILED,
-            Outcome.TIMED_OUT: ExitCode.TIMED_OUT,
-            Outcome.UNPROVED: ExitCode.UNHEALTHY,
-        }
         plan = (rank or self.head).plan
-        return CommandEnded(
-            ts=self.ctx.clock.unix_time(),
-            outcome=outcome,
-            exit_code=int(codes.get(outcome, ExitCode.DONE)),
-            seconds=self.ctx.clock.monotonic() - self.began,
-            node=plan.node,
-            instance=plan.instance,
+        ended = build_end(
+            self.ctx, self.began, outcome, node=plan.node, instance=plan.instance, message=message, log=log
+        )
+        return replace(
+            ended,
             endpoint=format_endpoint_url(self.request.head_node, plan.node_port)
             if outcome in (Outcome.READY, Outcome.UNPROVED)
             else None,
-            message=message,
             verdict=None if verdict is None else self._add_retry_command(verdict),
-            log=log,
             guard=self._guard_coverage if outcome in _STARTED_OUTCOMES else None,
         )
