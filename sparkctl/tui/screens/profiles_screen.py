@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import field, replace
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from textual.binding import BindingType
 
@@ -358,8 +358,8 @@ class ProfilesScreen(ListScreen[str]):
             ActionId.COPY: self._copy_docker_command,
             ActionId.EDIT: self._edit_profile,
             ActionId.IMPORT: self._import_profile,
-            ActionId.SYNC: self._transfer_profile,
-            ActionId.PULL: self._pull_profile,
+            ActionId.SYNC: lambda: self._start_for_selected(ask_and_start_transfer),
+            ActionId.PULL: lambda: self._start_for_selected(ask_and_start_pull),
             ActionId.MEND_PROFILE: self._fix_profile,
         }
 
@@ -399,7 +399,7 @@ class ProfilesScreen(ListScreen[str]):
         """Open the selected profile in the editor; a shipped one is copied first."""
         one = self._build_profiles_model().selected
         if one is not None:
-            self.panel.spawn_terminal_task(self._edit_and_reload(one.summary.name))
+            self.panel.spawn_terminal_task(self._change_and_reload(edit_profile, one.summary.name))
 
     def _import_profile(self) -> None:
         """Import a profile from pasted text, and select it."""
@@ -410,32 +410,18 @@ class ProfilesScreen(ListScreen[str]):
                 self._selected_key, self._typed = name, ""
                 self.panel.spawn_task(self._reload_files())
 
-        def keep_pasted_text(text: str) -> None:
-            panel.pasted = text
+        self.panel.push_screen(ImportProfileDialog(), select_imported)
 
-        panel = self.panel
-        panel.push_screen(ImportProfileDialog(panel.pasted, keep_pasted_text), select_imported)
-
-    def _transfer_profile(self) -> None:
-        """Ask between which nodes to copy what the selected profile needs."""
+    def _start_for_selected(self, ask: Callable[[Panel, str, Profile], Coroutine[Any, Any, None]]) -> None:
         if (found := self._get_readable_profile()) is not None:
-            self.panel.spawn_task(ask_and_start_transfer(self.panel, *found))
-
-    def _pull_profile(self) -> None:
-        """Ask onto which nodes to get what the selected profile needs."""
-        if (found := self._get_readable_profile()) is not None:
-            self.panel.spawn_task(ask_and_start_pull(self.panel, *found))
+            self.panel.spawn_task(ask(self.panel, *found))
 
     def _fix_profile(self) -> None:
         """Apply the safe fixes to the selected profile; a shipped one is copied first."""
         one = self._build_profiles_model().selected
         if one is not None:
-            self.panel.spawn_task(self._fix_and_reload(one.summary.name))
+            self.panel.spawn_task(self._change_and_reload(fix_profile, one.summary.name))
 
-    async def _fix_and_reload(self, name: str) -> None:
-        await fix_profile(self.panel, name)
-        await self._reload_files()
-
-    async def _edit_and_reload(self, name: str) -> None:
-        await edit_profile(self.panel, name)
+    async def _change_and_reload(self, change: Callable[[Panel, str], Coroutine[Any, Any, None]], name: str) -> None:
+        await change(self.panel, name)
         await self._reload_files()
