@@ -31,6 +31,12 @@ class SparkctlError(Exception):
         self.message = message
         self.hint = hint
 
+    def told_with(self, other: SparkctlError) -> SparkctlError:
+        """Return this error with another after it: one node could not be asked, and the others do not know the name."""
+        self.message = f"{self.message}; {other.message}"
+        self.args = (self.message,)
+        return self
+
 
 class InvalidInput(SparkctlError):
     """A file, option or name given by the operator is invalid."""

@@ -27,6 +27,7 @@ from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.units import format_date_time, format_size
 from sparkctl.monitor import guard_client
 from sparkctl.monitor.guard_client import GuardClient
+from sparkctl.monitor.node_views import build_missing_instance_error
 from sparkctl.transport.node_connection import node_state_for_error
 from sparkctl.transport.node_session import NodeSession, isolate_node_failures
 
@@ -153,11 +154,13 @@ def arm_guard(ctx: CommandContext, request: ArmGuard) -> AsyncGenerator[Event, N
         if missing and failure is None:
             what = f"no container called {', '.join(sorted(missing))} runs on {where}"
             raise InvalidInput(f"{what}; guarded now: {', '.join(armed)}" if armed else what, "on the node: docker ps")
+        if not armed and request.instance is not None:
+            raise build_missing_instance_error(request.instance, (), where)
         if not armed:
-            what = (
-                f"{request.instance} is not running" if request.instance else "nothing started by sparkctl is running"
+            raise OperationRefused(
+                f"nothing started by sparkctl is running on {where}; there is nothing to guard",
+                "see what runs: sparkctl status",
             )
-            raise OperationRefused(f"{what} on {where}; there is nothing to guard", "see what runs: sparkctl status")
         until = format_date_time(ctx.clock.unix_time() + (request.rule.limit or 0))
         message = (
             f"guarded until {until}, stopped below {format_size(request.rule.floor)} available: {', '.join(armed)}"

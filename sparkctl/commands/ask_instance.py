@@ -65,8 +65,8 @@ async def _check(ctx: CommandContext, request: CheckInstance, emit: Emit) -> Com
                     failed = await _check_container(ctx, session, container, request, emit)
         except (NodeError, DockerError) as error:
             failures.append(error)
-            emit(WarningEmitted(ctx.clock.unix_time(), node.name, error.message, error.hint))
             continue
+        _warn_of(ctx, failures, emit)
         is_bad = failed > 0 and request.is_strict
         return CommandEnded(
             ts=ctx.clock.unix_time(),
@@ -76,14 +76,21 @@ async def _check(ctx: CommandContext, request: CheckInstance, emit: Emit) -> Com
             node=node.name,
             instance=request.instance,
         )
-    if failures:
-        raise failures[0]
-    if ended is not None:
+    if ended is not None and not failures:
         raise OperationRefused(
             f"{request.instance} on {ended} is not running", f"see why: sparkctl logs {request.instance}"
         )
-    where = ", ".join(node.name for node in request.nodes)
-    raise build_missing_instance_error(request.instance, (), where)
+    asked = ", ".join(node.name for node in request.nodes if node.name not in [one.node for one in failures])
+    unknown = build_missing_instance_error(request.instance, (), asked)
+    if failures:
+        _warn_of(ctx, failures[1:], emit)
+        raise failures[0].told_with(unknown) if asked and ended is None else failures[0]
+    raise unknown
+
+
+def _warn_of(ctx: CommandContext, failures: Sequence[NodeError | DockerError], emit: Emit) -> None:
+    for error in failures:
+        emit(WarningEmitted(ctx.clock.unix_time(), NodeName(error.node), error.message, error.hint))
 
 
 async def _check_container(

@@ -95,9 +95,9 @@ async def diagnose_instance(
         )
         if not silent:
             raise unknown
-        away, error = silent[0]
+        _, error = silent[0]
         if isinstance(error, NodeUnreachable) and len(silent) < len(nodes):  # a misspelt file is no matter of the node
-            raise NodeUnreachable(away, f"{unknown.message}; {error.message}", error.hint)
+            raise error.told_with(unknown)
         raise error
     return replace(_diagnose_saved_log(ctx, saved, engine), silent=tuple(silent))
 

@@ -206,13 +206,14 @@ async def _find_endpoint(
         if one.instance_name == request.instance and (port := _get_port(one)) is not None
     ]
     if not found:
-        if (failure := next((answer for answer in answers if isinstance(answer, SparkctlError)), None)) is not None:
-            raise failure
         names = sorted(
             {one.instance_name for _, containers in seen for one in containers if _get_port(one) is not None}
         )
-        where = " or ".join(node.name for node in request.nodes)
-        raise build_missing_instance_error(request.instance, names, where)
+        where = " or ".join(node.name for node, _ in seen)
+        unknown = build_missing_instance_error(request.instance, names, where)
+        if (failure := next((answer for answer in answers if isinstance(answer, SparkctlError)), None)) is not None:
+            raise failure.told_with(unknown) if seen else failure
+        raise unknown
     if len(found) > 1:
         nodes = " and ".join(node.name for node, _ in found)
         raise InvalidInput(f"{request.instance} runs on {nodes}", f"name one: --node {found[0][0].name}")

@@ -154,12 +154,7 @@ class LinePreparer:
     _MAX_VALIDATION_LINES = 40  # maximum lines of one validation error; a longer one is not joined
 
     def __init__(self) -> None:
-        self._validation: list[str] | None = None
-
-    @property
-    def is_joining(self) -> bool:
-        """Whether the next line may belong to an error that takes several lines."""
-        return self._validation is not None
+        self.joining: list[str] | None = None  # the lines so far of an error that takes several
 
     def prepare_lines(self, raw: str) -> list[str]:
         """Return the readable lines of ``raw`` (one line of the log without its newline), oldest first.
@@ -172,14 +167,14 @@ class LinePreparer:
 
     def take_cut_message(self) -> str | None:
         """Return the error that takes several lines as far as it was read, and forget it; None if there is none."""
-        parts, self._validation = self._validation, None
+        parts, self.joining = self.joining, None
         return None if parts is None else ": ".join(parts)[:MAX_LINE_LENGTH]
 
     def _prepare_state(self, raw: str) -> list[str]:
         _, line = prepare_text(raw if len(raw) <= MAX_LINE_LENGTH else raw[:MAX_LINE_LENGTH])
         if not line or line.isspace():
             return []
-        if self._validation is None and "validation error" not in line:
+        if self.joining is None and "validation error" not in line:
             # Its own header is not in the excerpt.
             is_rest = line.startswith(VALIDATION_MESSAGES)
             return [line, f"1 validation error for Settings: {line.strip()}"] if is_rest else [line]
@@ -187,11 +182,11 @@ class LinePreparer:
         return [line, joined] if joined else [line]
 
     def _join_validation_error(self, line: str) -> str | None:
-        parts = self._validation
+        parts = self.joining
         if (at := line.find("validation error")) >= 0 and " for " in line[at:]:
-            self._validation = [line[max(0, at - 2) :].strip()]
+            self.joining = [line[max(0, at - 2) :].strip()]
         elif parts is None or len(parts) > self._MAX_VALIDATION_LINES:
-            self._validation = None
+            self.joining = None
         elif "For further information visit" in line:
             return self.take_cut_message()
         else:

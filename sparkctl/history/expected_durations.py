@@ -24,22 +24,21 @@ def compute_model_key(image: str, model: str | None) -> str:
 def estimate_durations(
     records: Sequence[StartRow], profile: str, digest: str, node: str, kind: str
 ) -> ExpectedDurations:
-    """Return medians of the last five starts: of this exact profile on this node, else of the same image and model. For the
-    total alone, starts of the same profile name are the last choice.
+    """Return medians of the last five starts: of this exact profile on this node, else of the profile of this name; another
+    profile may start otherwise. For the parts alone, starts of the same image and model are the last choice.
 
     A part is expected if half of the starts had it: compiled kernels are cached, so not every start compiles.
     """
-    same, alike, _ = groups = _group_starts(records, profile, digest, node, kind)
-    chosen = _choose_starts(groups)
-    if not chosen:
+    same, own, alike = _group_starts(records, profile, digest, node, kind)
+    if not (same or own or alike):
         return ExpectedDurations()
     parts = [each for one in same if (each := decode_durations(one.get("parts")))] or [
         each for one in alike if (each := decode_durations(one.get("parts")))
     ]
     import statistics  # imported late: it takes 10 ms
 
-    usual = statistics.median(float(one["seconds"]) for one in chosen)
-    return ExpectedDurations(usual, _compute_part_medians(parts[-_MAX_STARTS:]))
+    chosen = [float(one["seconds"]) for one in _choose_starts((same, own))]
+    return ExpectedDurations(statistics.median(chosen) if chosen else None, _compute_part_medians(parts[-_MAX_STARTS:]))
 
 
 def find_longest_phases(
@@ -69,13 +68,12 @@ def _choose_starts(groups: Sequence[list[StartRow]]) -> list[StartRow]:
 def _group_starts(
     records: Sequence[StartRow], profile: str, digest: str, node: str, kind: str
 ) -> tuple[list[StartRow], list[StartRow], list[StartRow]]:
-    """Return the whole starts of this exact profile on this node, of the same image and model, and of the profile's name."""
+    """Return the whole starts of this exact profile on this node, of the profile's name (with the same image and model, if
+    there are such), and of the same image and model."""
     whole = [one for one in records if is_duration(one.get("seconds")) and not one.get("joined")]
-    return (
-        [one for one in whole if one.get("hash") == digest and one.get("node") == node],
-        [one for one in whole if kind and one.get("kind") == kind],
-        [one for one in whole if one.get("profile") == profile],
-    )
+    alike = [one for one in whole if kind and one.get("kind") == kind]
+    own = [[one for one in some if one.get("profile") == profile] for some in (alike, whole)]
+    return [one for one in whole if one.get("hash") == digest and one.get("node") == node], own[0] or own[1], alike
 
 
 def _compute_part_medians(starts: Sequence[Sequence[PhaseDuration]]) -> tuple[PhaseDuration, ...]:

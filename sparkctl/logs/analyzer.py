@@ -8,7 +8,7 @@ of a start and its container, by `rank_verdict` from the logs of several ranks. 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field, replace
 from functools import cache, lru_cache
 
@@ -135,7 +135,8 @@ class EvidenceLine:
     lines before it that showed the engine at work, its progress, and generated tokens; ``ordinary``: see `LogAnalyzer`. ``raw``: the
     line's beginning as the log
     has it; ``is_of_request``: it stands in the traceback of a request that failed; ``is_handled``: an exception that was handled
-    when another one came up, ``is_context``: and its cause is known; ``is_uncaught``: nothing caught this exception, so its program ended.
+    when another one came up, ``is_context``: and its cause is known; ``is_uncaught``: nothing caught this exception, so its program ended;
+    ``is_logged``: its program caught it, for it logged the traceback.
     ``answered`` counts the requests that were answered before it; ``is_refused``: the next request after it was refused, so it may be of
     that request alone."""
 
@@ -152,6 +153,7 @@ class EvidenceLine:
     is_handled: bool = False
     is_context: bool = False
     is_uncaught: bool = False
+    is_logged: bool = False
     answered: int = 0
     is_refused: bool = False
 
@@ -160,7 +162,7 @@ def _may_end_program(seen: EvidenceLine) -> bool:
     """Tell whether a program that ends may have printed this line: it is no record of a log, and of no request."""
     head, found, _ = seen.raw.partition(seen.text[:_MIN_TEXT_CHARS])
     is_bare = not found or not head.strip() or (head.rstrip().endswith(")") and bool(find_writer(head)))
-    return is_bare and not seen.is_of_request
+    return is_bare and not seen.is_of_request and not seen.is_logged
 
 
 def failure_weight(seen: EvidenceLine) -> int:
@@ -186,15 +188,24 @@ def _is_death(seen: EvidenceLine) -> bool:
 
 
 def make_room_for_failure(failures: list[EvidenceLine], failure: Failure) -> bool:
-    """Tell whether to store one more failure. If there are too many (a client with bad requests for days), the weakest one
-    is removed for a heavier one."""
+    """Tell whether to store one more failure. If there are too many (a client with bad requests for days, a compiler that refuses
+    each file), the weakest one is removed for a heavier one, and one that only says what others say for one of another kind."""
     if len(failures) < _MAX_FAILURES:
         return True
     weakest = min(failures, key=lambda seen: (failure_weight(seen), -seen.number))
-    if failure.weight <= failure_weight(weakest):
+    if failure.weight > failure_weight(weakest):
+        failures.remove(weakest)
+        return True
+    kinds = [_get_kind(seen.failure) for seen in failures]
+    repeated = next((at for at in reversed(range(len(kinds))) if kinds.count(kinds[at]) > 1), None)
+    if repeated is None or _get_kind(failure) in kinds:
         return False
-    failures.remove(weakest)
+    del failures[repeated]
     return True
+
+
+def _get_kind(failure: Failure | None) -> tuple[FailureCause, int] | None:
+    return None if failure is None else (failure.cause, failure.weight)
 
 
 def has_consequences(of: EvidenceLine, failures: Iterable[EvidenceLine]) -> bool:
@@ -215,7 +226,7 @@ class LineContent:
     ``ExceptionGroup``; ``level``: its own; ``is_answer``: the code that answers a single request wrote it;
     ``is_request_error``: the server says that a request failed, or its logging that a record did; ``is_usage``: a client used
     the engine; ``has_served``: it had been ready before this line; ``is_version``: the version of what the line before
-    it names; ``is_plain``: it is none of these, and no failure: facts and
+    it names; ``says_ready``: an engine says that it is; ``is_plain``: it is none of these, and no failure: facts and
     progress, as most lines of a start.
     """
 
@@ -238,6 +249,7 @@ class LineContent:
     is_done: bool
     is_plain: bool
     is_version: bool
+    says_ready: bool
     signal: LineSignal | None
 
 
@@ -431,6 +443,7 @@ class LogAnalyzer:
     _begun: set[str] = field(default_factory=set)
     _preparer: LinePreparer = field(default_factory=LinePreparer)
     is_ready_line: Callable[[str], object] | None = None
+    _has_own_ready_line: bool = True
     _latest: tuple[int, str | bytes] | None = None  # bytes: a line that was skipped
     _traceback: TracebackReader = field(default_factory=TracebackReader)
     _prefix: TracebackPrefix = field(default_factory=TracebackPrefix)
@@ -448,7 +461,9 @@ class LogAnalyzer:
     _ports: dict[str, int] = field(default_factory=dict)  # on which servers have listened: the last line that said so
 
     def __post_init__(self) -> None:
-        is_own = self.ready.line == self.engine.defaults.ready_line
+        # An engine's rules tell its own ready line from quoted text; a profile's is trusted.
+        self._has_own_ready_line = self.ready.line == self.engine.defaults.ready_line
+        is_own = self._has_own_ready_line
         self.is_ready_line = _compile_ready_line(self.ready.line, is_own=is_own) if self.ready.line else None
         self.ready_line_seen = self.ready.line is None
 
@@ -466,15 +481,15 @@ class LogAnalyzer:
             text = self._prefix.strip_line(raw)
             if text is not raw:
                 line, raw = replace(line, text=text), text
-        was_joining = self._preparer.is_joining
+        was_joining = self._preparer.joining is not None
         read = _read_short_line if len(raw) <= _MAX_KNOWN_CHARS else _read_long_line
         if not was_joining and (contents := read(self.engine, raw)) is not None:  # most lines
             for content in contents:
                 self._process_content(line, content)
             return
         texts = self._preparer.prepare_lines(raw)
-        is_joined = was_joining and not self._preparer.is_joining and len(texts) == 2
-        if self._preparer.is_joining and "validation error" in line.text:
+        is_joined = was_joining and self._preparer.joining is None and len(texts) == 2
+        if self._preparer.joining is not None and "validation error" in line.text:
             self._joined_from = line.number
         for at, text in enumerate(texts):
             if _is_older_state(texts, at):
@@ -525,7 +540,7 @@ class LogAnalyzer:
         """The largest effect of lines that `skip_lines` may skip from here on; None: each may belong to the one before."""
         if (
             self.phase is Phase.STARTING
-            or self._preparer.is_joining
+            or self._preparer.joining is not None
             or self._unnamed is not None
             or self._causes is not None
             or self._standstills
@@ -563,7 +578,10 @@ class LogAnalyzer:
     @property
     def root_failure(self) -> EvidenceLine | None:
         """The failure that explains the others: the most concrete, among equals the first."""
-        found = pick_most_specific(self.open_failures)
+        return self._find_root(self.open_failures)
+
+    def _find_root(self, open_failures: Sequence[EvidenceLine]) -> EvidenceLine | None:
+        found = pick_most_specific(open_failures)
         if found is None or failure_weight(found) > FailureWeight.LOST:
             return found
         # Only its death is left: a failure that another of its processes survived may be the reason.
@@ -580,11 +598,14 @@ class LogAnalyzer:
     def end_cause(self) -> EvidenceLine | None:
         """The root failure, if it is more than a healthy server prints for a client's bad request or a stop: for an
         exception without a rule, some part of the engine must report that it ends because of it."""
-        root = self.root_failure
+        if not self.failures:
+            return None
+        open_failures = self.open_failures
+        root = self._find_root(open_failures)
         if (
             root is None
             or root.failure is None
-            or all(seen.failure and seen.failure.is_warning for seen in self.open_failures)
+            or all(seen.failure and seen.failure.is_warning for seen in open_failures)
         ):
             return None
         if (
@@ -597,7 +618,9 @@ class LogAnalyzer:
         is_stopped = self.stopped is not None and self.stopped.number > root.number
         if root.serving and is_stopped and not self._has_died and not ends_script:
             return None  # it served on until it was asked to stop
-        is_the_end = not root.serving or self.fatal_line is not None or ends_script
+        is_the_end = (
+            not root.serving or ends_script or any(seen.failure and seen.failure.fatal for seen in open_failures)
+        )
         if root.failure.weight >= FailureWeight.DEATH and root.failure.cause not in STARTUP_ONLY_CAUSES:
             is_the_end = True  # what only a start can say ends no engine at work: a client's picture or adapter
         return root if is_the_end else None
@@ -837,7 +860,7 @@ class LogAnalyzer:
             self._latest, self._standstills = (line.number, text), 0
             if self.is_unknown:
                 self._count_ordinary_line(line, content)
-            if not self.ready_line_seen:
+            if not self.ready_line_seen and (content.says_ready or not self._has_own_ready_line):
                 self._note_readiness(line, text)
             if (signal := content.signal) is not None:
                 if signal.facts:
@@ -854,7 +877,7 @@ class LogAnalyzer:
         self._latest = line.number, text
         if self.phase is Phase.STARTING:
             self._change_phase(Phase.LOADING, None, line)
-        if not self.ready_line_seen and self.is_ready_line is not None:
+        if not self.ready_line_seen and (content.says_ready or not self._has_own_ready_line):
             self._note_readiness(line, text)
         if content.has_served and self.whole and not self.was_ready:
             self._note_service()
@@ -954,7 +977,7 @@ class LogAnalyzer:
         ]
 
     def _note_readiness(self, line: LogLine, text: str) -> None:
-        if self.is_ready_line is not None and self.is_ready_line(text) and self._says_ready(text):
+        if self.is_ready_line is not None and self.is_ready_line(text):
             self.ready_line_seen, self._ready_at = True, line.number
             self._times.mark_ready(line)
             self._change_phase(Phase.WARMING, Step("first token"), line)
@@ -1058,7 +1081,7 @@ class LogAnalyzer:
 
     def _note_turning_point(self, line: LogLine, text: str) -> None:
         """Note that a run, a stop, a traceback or a usage message begins."""
-        begins = (*self.engine.signs.begins, *RELOADS)
+        begins = _list_run_starts(self.engine)
         if text.startswith(begins):
             if self.whole:
                 self._begin_run(line, next(begin for begin in begins if text.startswith(begin)))
@@ -1221,13 +1244,6 @@ class LogAnalyzer:
         is_up = self.was_ready or (not self.whole and self._life > 0)  # the tail of a log may lack the ready line
         return is_up and text.startswith(SHUTDOWN_PHRASES) and self.fatal_line is None
 
-    def _says_ready(self, text: str) -> bool:
-        """Tell whether a line means ready. An engine's rule tells its own line from quoted text; a profile's rule is trusted."""
-        if self.ready.line != self.engine.defaults.ready_line:
-            return True
-        signal = self._classify_line(text)
-        return signal is not None and signal.phase is Phase.READY
-
     def _track_level_error(self, signal: LineSignal | None, line: LogLine, text: str) -> None:
         """Store the last line with an error level that no rule knows, while the engine is not ready."""
         if self.was_ready or text[:1].isspace() or is_harmless(text):
@@ -1324,10 +1340,12 @@ class LogAnalyzer:
             self.failures.clear()  # it was started again
         # The engine's own ready message does not decide: the rule's line, the health path and a token do.
         phase = Phase.WARMING if signal.phase is Phase.READY else signal.phase
-        if signal.step is not None and self._is_late_progress(signal.step):
-            return
-        step = None if signal.step is None else self._rename_draft_step(signal.step)
-        if phase is not None and phase.order >= self.phase.order:
+        step = signal.step
+        if step is not None:
+            if step.fraction is not None and self._is_late_progress(step, step.fraction):
+                return
+            step = self._rename_draft_step(step)
+        if phase is not None and (phase is self.phase or phase.order > self.phase.order):
             self._change_phase(phase, step or (self.step if phase is self.phase else None), line)
         elif step is not None and phase is None:
             self.step = step
@@ -1347,13 +1365,13 @@ class LogAnalyzer:
             is_of_draft = is_in_draft and step.name in _SECOND_LOAD_STEPS and self._times.has_step("kv-cache")
         return replace(step, name="draft") if is_of_draft else step
 
-    def _is_late_progress(self, step: Step) -> bool:
+    def _is_late_progress(self, step: Step, fraction: float) -> bool:
         """Tell whether a progress bar belongs to a finished part: stderr and stdout are not synchronous."""
-        if step.fraction is None or (self.step is not None and step.name == self.step.name):
+        if self.step is not None and step.name == self.step.name:
             return False
         if self.fatal_line is not None and not self.was_ready:
             return True
-        return step.fraction >= 1 and self._times.has_step(step.name)
+        return fraction >= 1 and self._times.has_step(step.name)
 
     def _record_failure(self, failure: Failure, line: LogLine, text: str) -> None:
         """Store a failure; repetitions are skipped, unless the engine survived the first one."""
@@ -1394,6 +1412,7 @@ class LogAnalyzer:
                 raw=line.text[:_MAX_HEAD_CHARS],
                 is_of_request=self._is_request_traceback,
                 is_uncaught=self._traceback.is_uncaught,
+                is_logged=self._traceback.is_logged,
             )
         )
 
@@ -1481,6 +1500,7 @@ def _read_content(engine: Engine, raw: str, text: str) -> LineContent | None:
         is_done=is_done,
         is_plain=not is_special and not is_failure and not is_version,
         is_version=is_version,
+        says_ready=signal is not None and signal.phase is Phase.READY,
         signal=signal,
     )
 
@@ -1523,9 +1543,14 @@ def _is_continuation(text: str, level: str | None, first_level: str | None) -> b
 
 
 @cache
+def _list_run_starts(engine: Engine) -> tuple[str, ...]:
+    return (*engine.signs.begins, *RELOADS)
+
+
+@cache
 def _list_turning_points(engine: Engine) -> tuple[str, ...]:
     ends = (*STOP_REQUESTS, *SHUTDOWN_PHRASES, *SELF_KILLS)
-    return (*engine.signs.begins, *RELOADS, *TRACEBACK_STARTS, CAUSES_HEADER, *ends)
+    return (*_list_run_starts(engine), *TRACEBACK_STARTS, CAUSES_HEADER, *ends)
 
 
 @cache

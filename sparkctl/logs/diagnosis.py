@@ -18,6 +18,7 @@ from sparkctl.logs.analyzer import EvidenceLine, LogAnalyzer, LogDiagnosis, fail
 from sparkctl.logs.line_effects import (
     EffectTable,
     LineEffect,
+    choose_effects,
     compile_effect_run,
     decode_line,
     get_shapes,
@@ -96,7 +97,7 @@ class LogDiagnoser:
         self._block_start = 0  # the lines before this block
         self._may_open = True  # whether an engine may begin with the line that is read
         self._opening_line = 0  # the line at which the engine that reads now began
-        self._effect_tables: dict[tuple[str, bool], EffectTable] = {}
+        self._effect_tables: dict[str, EffectTable] = {}
         self._held: list[str] | None = []  # the first lines of a paste, None once their common quoting is known
         self._quoting = ""
         self._acceptance: tuple[int, str | bytes] | None = None  # the last line about drafts, and its number
@@ -157,28 +158,34 @@ class LogDiagnoser:
                 at += 1
             else:
                 at = self._read_effective_lines(analyzer, shapes, effects, at)
-        # ``in`` is several times as fast as ``rfind``.
-        if (place := max((block.rfind(mark) for mark in _ACCEPTANCE_BYTES if mark in block), default=-1)) >= 0:
-            at = block.count(b"\n", 0, place)
-            self._acceptance = self._block_start + at + 1, self._block[at]
-        if _SOCKET_BYTES in block:
-            self._socket_line = self._block_start + block.count(b"\n", 0, block.rfind(_SOCKET_BYTES)) + 1
+        self._note_marks(block)
         last = max(0, end - _RECENT_LINES)
         self._recent.extend(enumerate(self._block[last:], self._block_start + last + 1))
         self._block, self._may_open = [], True
+
+    def _note_marks(self, block: bytes) -> None:
+        """Note the last lines of the block about drafts and about NCCL's network, as far as they belong to its last run."""
+        before = 0 if self._only_analyzer is None else max(0, self._only_analyzer.run_began - 1 - self._block_start)
+        if before:
+            block = b"\n".join(self._block[before:])
+        # ``in`` is several times as fast as ``rfind``.
+        if (place := max((block.rfind(mark) for mark in _ACCEPTANCE_BYTES if mark in block), default=-1)) >= 0:
+            at = before + block.count(b"\n", 0, place)
+            self._acceptance = self._block_start + at + 1, self._block[at]
+        if _SOCKET_BYTES in block:
+            self._socket_line = self._block_start + before + block.count(b"\n", 0, block.rfind(_SOCKET_BYTES)) + 1
 
     def _read_effective_lines(
         self, analyzer: LogAnalyzer, shapes: list[bytes], effects: dict[EffectTable, bytes], at: int
     ) -> int:
         """Read the lines of the block that change something, until another analyzer may read alone; return the next line's index."""
-        end, table, known = len(shapes), None, b""
-        is_in_traceback = None
+        end, table, known, is_in_traceback = len(shapes), self._get_effect_table(analyzer), b"", None
+        if table not in effects:
+            effects[table] = bytes(at) + table.list_effects(shapes[at:])
         while at < end:
-            if analyzer.is_in_traceback is not is_in_traceback or table is None:
+            if analyzer.is_in_traceback is not is_in_traceback:
                 is_in_traceback = analyzer.is_in_traceback
-                table = self._get_effect_table(analyzer)
-                if (known := effects.get(table, b"")) == b"":
-                    known = effects[table] = bytes(at) + table.list_effects(shapes[at:])
+                known = choose_effects(effects[table], in_traceback=is_in_traceback)
             effect = known[at]
             if effect < _MATTERS or effect == _UNKNOWN:
                 most = analyzer.skippable_effect
@@ -206,12 +213,13 @@ class LogDiagnoser:
         while effect <= most or effect == _UNKNOWN:
             if effect != _UNKNOWN and (found := skip_run(known, at)) is not None:
                 end = found.end()
-                latest = max(latest, _find_last_effect(known, at, end, _REMEMBERED))
-                if most >= _REQUEST:
-                    activity = max(activity, _find_last_effect(known, at, end, _REQUEST))
+                if (last := _find_last_effect(known, at, end, _REMEMBERED)) >= 0:
+                    latest = last
+                if most >= _REQUEST and (last := _find_last_effect(known, at, end, _REQUEST)) >= 0:
+                    activity = last
                 at = end
             else:
-                effect = table.find_effect(shapes[at], self._block[at])
+                effect = table.find_effect(shapes[at], self._block[at], in_traceback=analyzer.is_in_traceback)
                 if effect > most:
                     break
                 latest = at if effect >= _REMEMBERED else latest
@@ -237,12 +245,10 @@ class LogDiagnoser:
         return self._analyzers[FALLBACK_ENGINE] if self.lines >= _MAX_UNDECIDED_LINES else None
 
     def _get_effect_table(self, analyzer: LogAnalyzer) -> EffectTable:
-        key = analyzer.engine.name, analyzer.is_in_traceback
-        found = self._effect_tables.get(key)
-        if found is None:
-            found = EffectTable(analyzer.engine, analyzer.is_ready_line, in_traceback=analyzer.is_in_traceback)
-            self._effect_tables[key] = found
-        return found
+        name = analyzer.engine.name
+        if name not in self._effect_tables:
+            self._effect_tables[name] = EffectTable(analyzer.engine, analyzer.is_ready_line)
+        return self._effect_tables[name]
 
     def _list_lines_before(self, number: int) -> Iterator[LogLine]:
         """Yield the last lines before this one that belong to the engine that reads now, the latest first."""
@@ -373,14 +379,7 @@ class LogDiagnoser:
     def _detect_engine_change(self, line: LogLine) -> None:
         """Change to another engine where one starts: a log may hold several engines, one after the other."""
         text = line.text[:_HEAD_CHARS]
-        for word in list_opening_words():
-            if word in text:
-                break
-        else:
-            if not text.startswith("usage: "):
-                return
-        head = sanitize_line(text)
-        for name in _find_opening_engines(head):
+        for name in _find_opening_engines(text):
             if name == self._engine:
                 continue
             old = self._analyzers[str(self._engine)].get_last_run_analyzer()
@@ -545,9 +544,12 @@ def _load_starts() -> tuple[tuple[str, tuple[str, ...], Callable[[str], object],
 
 
 @lru_cache(_KNOWN_STARTS)
-def _find_opening_engines(text: str) -> tuple[str, ...]:
-    """Return the engines of which this may be the first line: the beginning of a run with a mark of the engine, or the refusal of
-    its command line."""
+def _find_opening_engines(head: str) -> tuple[str, ...]:
+    """Return the engines of which a line that begins so may be the first: the beginning of a run with a mark of the engine, or the
+    refusal of its command line."""
+    if not any(map(head.__contains__, list_opening_words())) and not head.startswith("usage: "):
+        return ()
+    text = sanitize_line(head)
     line = prepare_text(text)[1]
     is_refused = ": error: " in text or text.startswith(("usage: ", "error: invalid argument: "))
     return tuple(
@@ -559,7 +561,7 @@ def _find_opening_engines(text: str) -> tuple[str, ...]:
 
 def _read_block_line(number: int, raw: bytes) -> LogLine:
     when, text = split_raw_bytes(raw)
-    return LogLine(when=when, text=text, number=number)
+    return LogLine(when, text, number)
 
 
 _LESSER_EFFECTS = {int(least): bytes(range(LineEffect.INVISIBLE, least)) for least in LineEffect}

@@ -82,13 +82,25 @@ def compile_effect_run(most: int) -> Callable[[bytes, int], re.Match[bytes] | No
     return re.compile(b"[%c-%c]*+" % (LineEffect.INVISIBLE, most)).match
 
 
-class EffectTable:
-    """The effects of the lines of one engine's log, outside of tracebacks or ``in_traceback``."""
+# A byte holds the effect of a line outside of tracebacks, and in its higher half that in one.
+_IN_TRACEBACK_BITS = 4
+_EFFECTS_BY_PLACE = tuple(
+    bytes(code >> bits & (1 << _IN_TRACEBACK_BITS) - 1 for code in range(256)) for bits in (0, _IN_TRACEBACK_BITS)
+)
+_UNKNOWN_EFFECTS = LineEffect.UNKNOWN | LineEffect.UNKNOWN << _IN_TRACEBACK_BITS
 
-    def __init__(self, engine: Engine, is_ready_line: Callable[[str], object] | None, *, in_traceback: bool) -> None:
+
+def choose_effects(effects: bytes, *, in_traceback: bool) -> bytes:
+    """Return of the effects of lines, as `EffectTable.list_effects` has them, those outside of tracebacks or in one."""
+    return effects.translate(_EFFECTS_BY_PLACE[in_traceback])
+
+
+class EffectTable:
+    """The effects of the lines of one engine's log."""
+
+    def __init__(self, engine: Engine, is_ready_line: Callable[[str], object] | None) -> None:
         self._engine = engine
         self._is_ready_line = is_ready_line
-        self._in_traceback = in_traceback
         signs = engine.signs
         self._starts = _get_text_shapes(
             (
@@ -113,32 +125,46 @@ class EffectTable:
         self._bytes = 0  # of the shapes that are known
 
     def list_effects(self, shapes: Sequence[bytes]) -> bytes:
-        """Return the effects of these shapes, a byte each."""
-        return bytes(map(self._effects.get, shapes, repeat(LineEffect.UNKNOWN)))
+        """Return the effects of these shapes, a byte each: see `choose_effects`."""
+        return bytes(map(self._effects.get, shapes, repeat(_UNKNOWN_EFFECTS)))
 
-    def find_effect(self, shape: bytes, raw: bytes) -> int:
+    def find_effect(self, shape: bytes, raw: bytes, *, in_traceback: bool) -> int:
         """Return the effect of the lines of this shape, of which ``raw`` is one."""
         if (known := self._effects.get(shape)) is not None:
-            return known
+            return _EFFECTS_BY_PLACE[in_traceback][known]
         if len(shape) > _MAX_WORK_SHAPE and self._is_work(raw):
             return LineEffect.WORK  # of texts of clients no two are alike
-        effect = self._judge(raw)
+        effects = self._judge(raw)
         self._bytes += len(shape) + _BYTES_BESIDE_SHAPE
         if self._bytes > _MAX_SHAPE_BYTES:
             self._effects.clear()
             self._bytes = 0
-        self._effects[shape] = int(effect)
-        return effect
+        self._effects[shape] = effects[0] | effects[1] << _IN_TRACEBACK_BITS
+        return effects[in_traceback]
 
     def _is_work(self, raw: bytes) -> bool:
         """Tell by the beginning of a line whether an engine at work wrote it."""
         return b"\r" not in raw[:-1] and prepare_raw_line(raw[:_MAX_WORK_SHAPE]).startswith(self._engine.signs.serving)
 
-    def _judge(self, raw: bytes) -> LineEffect:
+    def _judge(self, raw: bytes) -> tuple[LineEffect, LineEffect]:
+        """Return the effect of a line outside of tracebacks, and in one."""
         text = split_raw_bytes(raw)[1]
         if "\r" in text:
-            return LineEffect.MATTERS
+            return LineEffect.MATTERS, LineEffect.MATTERS
         level, line = prepare_text(text[:MAX_LINE_LENGTH])
+        effect = self._judge_traffic(line)
+        if effect is None and (text.startswith("usage: ") or any(map(text.__contains__, self._openings))):
+            effect = LineEffect.OPENS
+        if effect is not None:
+            return effect, effect
+        source = line.lstrip()
+        is_of_group = source.startswith(("|", "+ ", "+-"))  # the frame of an ExceptionGroup
+        outside, inside = is_of_group or FRAME_START in line, is_of_group or _matters_in_traceback(text, line, source)
+        effect = LineEffect.MATTERS if outside and inside else self._judge_words(line, level)
+        return LineEffect.MATTERS if outside else effect, LineEffect.MATTERS if inside else effect
+
+    def _judge_traffic(self, line: str) -> LineEffect | None:
+        """Return the effect of a line without text, or of one that a server writes of its work; None of any other."""
         if not line or line.isspace():
             return LineEffect.INVISIBLE
         if REQUEST_MARK in line:
@@ -148,10 +174,10 @@ class EffectTable:
         if line.startswith(ACCESS_LINE_STARTS) and (line[0] == "[" or ACCESS_LINE.match(line)):
             # Which version, and of gin's which status, a shape does not tell.
             return LineEffect.WORK if "POST /v" in line or line[0] == "[" else LineEffect.REQUEST
-        is_indented = line[0].isspace()
-        if text.startswith("usage: ") or any(map(text.__contains__, self._openings)):
-            return LineEffect.OPENS
-        if self._matters_to_traceback(text, line) or (level in ERROR_LEVELS and not is_indented):
+        return None
+
+    def _judge_words(self, line: str, level: str | None) -> LineEffect:
+        if level in ERROR_LEVELS and not line[0].isspace():
             return LineEffect.MATTERS
         # A third of the time that ``str.translate`` takes.
         shape = line.encode().translate(DIGITS_TO_ZERO_BYTES).decode()
@@ -166,24 +192,20 @@ class EffectTable:
         is_ready = self._is_ready_line is not None and self._is_ready_line(line)
         return LineEffect.MATTERS if is_ready else LineEffect.REMEMBERED
 
-    def _matters_to_traceback(self, text: str, line: str) -> bool:
-        source = line.lstrip()
-        if source.startswith(("|", "+ ", "+-")):  # the frame of an ExceptionGroup
-            return True
-        if FRAME_START in line and (not self._in_traceback or FRAME_PATTERN.match(line) is None):
-            return True
-        if not self._in_traceback:
-            return False
-        return (
-            source is line
-            or source.startswith(ASSERTION_START)
-            or MODEL_CONFIG_READ in source
-            or match_reader_frame(source) is not None
-            or is_settings_frame(source)
-            or is_module_frame(source)
-            or match_compiler_frame(source) is not None
-            or "serving" in text[:200]
-        )
+
+def _matters_in_traceback(text: str, line: str, source: str) -> bool:
+    """Tell whether a traceback goes on otherwise than by one more frame with this line; ``source`` is it without its indentation."""
+    return (
+        source is line
+        or (FRAME_START in line and FRAME_PATTERN.match(line) is None)
+        or source.startswith(ASSERTION_START)
+        or MODEL_CONFIG_READ in source
+        or match_reader_frame(source) is not None
+        or is_settings_frame(source)
+        or is_module_frame(source)
+        or match_compiler_frame(source) is not None
+        or "serving" in text[:200]
+    )
 
 
 def split_raw_line(raw: str) -> tuple[str, str]:

@@ -605,7 +605,7 @@ class TracebackReader:
     the traceback's first line; ``is_open``: it began, and its exception was not read yet. ``handled``: the lines of the exceptions
     that were handled when the last line's came up; ``mistaken``: the line that was taken for an exception before the last line
     showed that its traceback goes on; ``refuses_settings``: code that checks settings raised it on purpose; ``is_uncaught``: nothing
-    caught it."""
+    caught it; ``is_logged``: its traceback began in a record of a log, so its program caught it."""
 
     is_open: bool = False
     raise_line: int | None = None
@@ -615,6 +615,7 @@ class TracebackReader:
     mistaken: int | None = None
     refuses_settings: bool = False
     is_uncaught: bool = False
+    is_logged: bool = False
     opener: str = ""  # the process that wrote the traceback's first line
     _has_told: bool = False  # something of the last line alone
     _foreign: int = 0
@@ -635,7 +636,7 @@ class TracebackReader:
         ``level``: its own."""
         if self._has_told:
             self.assertion, self.handled, self.mistaken, self._has_told = None, (), None, False
-            self.refuses_settings = self.is_uncaught = False
+            self.refuses_settings = self.is_uncaught = self.is_logged = False
         if TRACEBACK_HEADER in text and rf"{TRACEBACK_HEADER}\n" not in text:  # not a text of a program's in quotes
             self._open(number, find_own_writer(raw, text), level)
             return False
@@ -669,6 +670,8 @@ class TracebackReader:
                     self.assertion, self._has_told = f"read by {self._reader}", True
                 if self._begins_at_module:
                     self.is_uncaught = self._has_told = True
+                if self._level is not None:
+                    self.is_logged = self._has_told = True
                 if number - self._settings_frame <= _MAX_FRAME_LINES and _REFUSAL.match(text):
                     self.refuses_settings = self._has_told = True
                 self._end_traceback(number, writer)

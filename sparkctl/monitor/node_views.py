@@ -142,11 +142,15 @@ def choose_instance(views: Sequence[NodeStatusView], name: str, nodes: Sequence[
     none, where it may be on a node that did not answer, and where several run. ``nodes``: what the name could be, too."""
     alive = [one for view in views for one in view.instances if one.is_alive]
     found = [one for one in alive if name in (one.name, one.container)]
-    silent = next((view for view in views if view.state is not NodeState.OK or not view.docker_known), None)
-    if not found and silent is not None:
-        raise NodeError(silent.name, silent.detail or f"{silent.name} could not be read", silent.hint)
+    silent = [view for view in views if view.state is not NodeState.OK or not view.docker_known]
     if not found:
-        raise build_missing_instance_error(name, {one.name for one in alive}, nodes=nodes)
+        asked = " or ".join(view.name for view in views if view not in silent) if silent else ""
+        unknown = build_missing_instance_error(name, {one.name for one in alive}, asked, nodes=nodes)
+        if not silent:
+            raise unknown
+        away = silent[0]
+        lost = NodeError(away.name, away.detail or f"{away.name} could not be read", away.hint)
+        raise lost.told_with(unknown) if asked else lost
     heads = [one for one in found if not is_worker(one)] or found
     if len({one.node for one in heads}) > 1:
         raise InvalidInput(f"{name} runs on {' and '.join(one.node for one in heads)}", "name one of them with --node")

@@ -133,6 +133,16 @@ async def _measure_images(
     return estimate_pull_times(ctx.history, found)
 
 
+async def _find_obstacle(ctx: CommandContext, chain: Sequence[StartInstance]) -> CommandEnded | None:
+    """Return the end of a start that is refused for what no pull changes, a busy port for one; None where nothing is."""
+    for one in chain:
+        looked = _expect_pulled(start_instance(ctx, replace(one, dry_run=True)))
+        *_, ended = [event async for event in looked]
+        if isinstance(ended, CommandEnded) and ended.exit_code:
+            return ended
+    return None
+
+
 async def _refuse_what_does_not_fit(
     ctx: CommandContext, request: StartInstance, sources: _SourceAnswers
 ) -> tuple[Event, ...]:
@@ -150,7 +160,7 @@ async def _refuse_what_does_not_fit(
     if refused is None or not missing:
         return ()  # what else is wrong, the pull and the start say themselves
     first = [command for event in missing for command in event.commands]
-    ways = [*first, *refused.commands, f"start it anyway: {request.retry_command} --pull --force"]
+    ways = [*first, *refused.commands, f"start it anyway: {replace(request, pull=True, forced=True).retry_command}"]
     ended = build_end_from_error(
         OperationRefused(refused.fit.summary_sentence, "\n".join(ways)), ctx, 0.0, request.profile.name, refused.node
     )
@@ -167,6 +177,9 @@ async def _pull_and_start(
         chain = list_chain(request)
     except SparkctlError as error:
         yield build_end_from_error(error, ctx, 0.0, request.profile.name)
+        return
+    if (obstacle := await _find_obstacle(ctx, chain)) is not None:
+        yield obstacle
         return
     if not request.forced and (refused := await _refuse_what_does_not_fit(ctx, request, sources)):
         for event in refused:

@@ -23,6 +23,7 @@ from sparkctl.commands.start.start_preflight import (
     PreflightInspection,
     StartDecision,
     decide_start,
+    refuse_without_image,
 )
 from sparkctl.commands.start.start_request import StartInstance
 from sparkctl.commands.start.start_watch import WatchResult, collect_plan_secrets, require_connection
@@ -160,6 +161,7 @@ class RankStart(RankWatch):
         self.measured: node_fit.MeasuredNode | None = None
         self.decision = StartDecision()
         self.stopped_another = False
+        self.refuse_wrong_flags: Callable[[], None] = lambda: None  # before it says what is missing
         self.timing = StartTimer(ctx, request.profile)
         self.fit = StartMemory(ctx, request.profile, request.build_retry_command, proof, forced=request.forced)
         self.fit.emit = emit
@@ -205,7 +207,7 @@ class RankStart(RankWatch):
             return ()
 
     async def decide_action(self) -> None:
-        """Decide what to do from the last inspection; raises what prevents the start."""
+        """Decide what to do from the last inspection; raises what prevents the start, but for what it lacks."""
         assert self.scene is not None
         assert self.measured is not None
         try:
@@ -215,12 +217,8 @@ class RankStart(RankWatch):
                 replace=self.request.replace,
                 again=self.request.retry_command,
                 describe_changes=self._describe_changes,
-                made_by=self.request.profile.image_made_by,
                 propose=self._propose_change,
             )
-        except ImageNotFound:
-            self.report_missing(self.find_missing())
-            raise
         except PortInUse as busy:
             self.fit.refuse_certain_misfit(self._alone, self.measured, busy)
             raise
@@ -228,9 +226,23 @@ class RankStart(RankWatch):
             run = await self.session.docker.read_run_options(self.decision.attach.id)
             self.plan = replace(self.plan, api_key=find_container_api_key(run))
         if self.decision.attach is None:
-            self._refuse_without_model()
             await verify_port_access(self.session, self.plan)
-            self.fit.check_fit(self._alone, self.measured, self.decision.stop)
+
+    def check_parts_and_fit(self) -> None:
+        """Raise what prevents the start of what is not there yet: `ImageNotFound`, or `OperationRefused` where the model
+        is certainly not there whole, or does not fit.
+        """
+        if self.decision.attach is not None:
+            return
+        assert self.scene is not None
+        assert self.measured is not None
+        try:
+            refuse_without_image(self.plan, self.scene, self.request.retry_command, self.request.profile.image_made_by)
+        except ImageNotFound:
+            self.report_missing(self.find_missing())
+            raise
+        self._refuse_without_model()
+        self.fit.check_fit(self._alone, self.measured, self.decision.stop)
 
     def _describe_changes(self, running: Container) -> str | None:
         record = self.ctx.history.find_start_of(self.plan.instance, running.id)
@@ -241,7 +253,6 @@ class RankStart(RankWatch):
         return None if changes is None else self.request.build_retry_command(*changes)
 
     def _refuse_without_model(self) -> None:
-        """Raise `OperationRefused` where the model is certainly not there whole; the image was looked at before."""
         parts = self.find_missing()
         for part in parts:
             if part.is_required and not self.request.forced:
@@ -264,6 +275,7 @@ class RankStart(RankWatch):
         """Emit what is missing. Raises `OperationRefused` where it does not fit even when that is there."""
         assert self.measured is not None
         self.fit.refuse_certain_misfit(self._alone, self.measured)
+        self.refuse_wrong_flags()
         words = self.request.words or (self.request.profile.name,)
         self.emit(replace(build_missing_event(self.ctx, words, self.plan.node, parts), commands=()))
 

@@ -10,6 +10,7 @@ import shlex
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from functools import partial
 
 from sparkctl.commands.event_stream import open_session, stream_events
 from sparkctl.commands.history_writer import OperationSubject, record_operation
@@ -210,6 +211,8 @@ class _StartRun:
         flags = self._check_flags()
         plans = [rank.plan for rank in self.ranks]
         self._has_failed_before = bool(rank_start.list_recent_failures(self.ctx, plans))
+        for rank in self.ranks:
+            rank.refuse_wrong_flags = partial(self._refuse_wrong_flags, flags)
         try:
             await interruptible(self._decide_actions(), self._not_started)
         except (OperationRefused, PortInUse):
@@ -249,9 +252,13 @@ class _StartRun:
     async def _decide_actions(self) -> None:
         """Decide for every node before anything changes on any; the first refusal ends the start."""
         plans, scenes = [rank.plan for rank in self.ranks], [rank.scene for rank in self.ranks if rank.scene]
+        words = self.request.words or (self.request.profile.name,)
         if len(self.ranks) > 1:
-            words = self.request.words or (self.request.profile.name,)
             refuse_partially_running(plans, scenes, words[0])
+        for rank in self.ranks:
+            await rank.decide_action()
+        refuse_partial_stop(plans, [rank.decision.stop for rank in self.ranks])
+        if len(self.ranks) > 1:
             try:
                 refuse_different_images(words, plans, scenes)
             except ImageNotFound:  # on some of them
@@ -261,8 +268,7 @@ class _StartRun:
                         rank.report_missing(missing[rank.plan.node])
                 raise
         for rank in self.ranks:
-            await rank.decide_action()
-        refuse_partial_stop(plans, [rank.decision.stop for rank in self.ranks])
+            rank.check_parts_and_fit()
 
     async def _check_connectivity(self, sessions: Sequence[NodeSession]) -> None:
         """Emit warnings about the link between the nodes; raises `OperationRefused` where they do not reach each other

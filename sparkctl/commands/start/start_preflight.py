@@ -76,14 +76,14 @@ def decide_start(
     replace: bool,
     again: str,
     describe_changes: Callable[[Container], str | None] = lambda _: None,
-    made_by: str | None = None,
     propose: Callable[[FieldChange], str | None] | None = None,
 ) -> StartDecision:
-    """Return what to do, or raise the error of the first obstacle.
+    """Return what to do, or raise the error of the first obstacle. A missing image is none of them: it may be got, and
+    that takes long, so everything else is told before it (`refuse_without_image`).
 
     ``again``: the command that repeats the start, for hints. ``describe_changes``: what this start has otherwise than a
-    container that runs, in words; None: not known. ``made_by``: as `Profile.image_made_by`. ``propose``: the command
-    that starts it with a change, None where that would be refused.
+    container that runs, in words; None: not known. ``propose``: the command that starts it with a change, None where that
+    would be refused.
     """
     existing = _find_containers_of_instance(plan, inspection.containers)
     sweep: list[Container] = []
@@ -117,7 +117,6 @@ def decide_start(
                 f"(hash {container.get_label(ContainerLabel.HASH)}, this is {plan.profile_hash})",
                 f"stop that one and start this: {again} --replace",
             )
-    _refuse_without_image(plan, inspection, again, made_by)
     _refuse_without_gpu(plan, inspection)
     busy = find_busy_port(plan, inspection.node_inspection, inspection.containers, stop, again=again, propose=propose)
     if busy is not None:
@@ -147,7 +146,10 @@ def _find_containers_of_instance(plan: LaunchPlan, containers: Sequence[Containe
     return found
 
 
-def _refuse_without_image(plan: LaunchPlan, inspection: PreflightInspection, again: str, made_by: str | None) -> None:
+def refuse_without_image(
+    plan: LaunchPlan, inspection: PreflightInspection, again: str, made_by: str | None = None
+) -> None:
+    """Raise `ImageNotFound` where the node has no image that it can run; ``made_by``: as `Profile.image_made_by`."""
     way = format_pull_hint(plan, again) if made_by is None else format_making_hint(made_by)
     if inspection.image is None:
         raise ImageNotFound(plan.node, f"{plan.node} does not have the image {plan.image}", way)

@@ -145,7 +145,9 @@ class StartInstance(LaunchRequest):
         """The same command for hints, secrets in it masked; the fields of ``changes`` have their new values."""
         if self.is_of_switch:
             return self.build_switch_command(*changes)
-        own = {"--again": self.once_more, "--force": self.forced, "--queue": self.queue}
+        own = {
+            "--again": self.once_more, "--pull": self.pull, "--force": self.forced, "--queue": self.queue,
+        }  # fmt: skip
         return self._build_command("up", own, changes)
 
     def for_proved_change(self, *, is_again: bool) -> StartInstance:
@@ -196,10 +198,8 @@ def build_start_request(
 
 def to_switch_command(again: str) -> str:
     """Return a start command as the switch command that also stops what is in the way."""
-    words = shlex.split(again)
-    return shlex.join(
-        ["sparkctl", "switch", *(one for one in words[2:] if one not in ("--again", "--force", "--replace"))]
-    )
+    of_up = ("--again", "--force", "--replace", "--pull", "--queue")
+    return shlex.join(["sparkctl", "switch", *(one for one in shlex.split(again)[2:] if one not in of_up)])
 
 
 def list_need_nodes(request: StartInstance) -> tuple[Node, ...]:

@@ -519,11 +519,10 @@ class _StopRun:
     async def _build_planned_end(self, chosen: Sequence[InstanceContainers]) -> CommandEnded:
         if not chosen and not self.request.frees:
             self._refuse_foreign()
-            self._refuse_unknown_name()
         await self._refuse_during_switch(chosen)
         lines = [f"would stop {whole.name} on {_join_node_names(whole.nodes)}" for whole in chosen]
         stays = await list_remaining_containers(self.ctx, self._list_asked_sessions(), self.emit)
-        if (failure := self._report_failures()) is not None:
+        if (failure := self._report_failures(chosen)) is not None:
             return build_end_from_error(failure, self.ctx, self._elapsed_seconds)
         name = self.request.instance
         where = " or ".join(self.requested_names)
@@ -539,11 +538,9 @@ class _StopRun:
 
     async def _build_end(self, result: StopResult, chosen: Sequence[InstanceContainers]) -> CommandEnded:
         self._save_pending_stops(result, chosen)
-        if (failure := self._report_failures()) is not None:
+        if (failure := self._report_failures(chosen)) is not None:
             return build_end_from_error(failure, self.ctx, self._elapsed_seconds, self.request.instance)
         instance, done = self.request.instance, result.stopped
-        if not done:
-            self._refuse_unknown_name()
         kept_names = [f"{sanitize_line(one.kept_name)} on {one.node}" for one in done if one.kept_name is not None]
         is_good = all(one.is_proved for one in done) and not self.unmatched and not kept_names
         lines = [
@@ -574,27 +571,26 @@ class _StopRun:
             log=next((one.log for one in done if one.log), None),
         )
 
-    def _refuse_unknown_name(self) -> None:
-        """Raise `InvalidInput` for a name that neither a profile nor a saved log has."""
-        instance, known = self.request.instance, self.request.known
-        if instance is not None and instance not in known:
-            raise InvalidInput(
-                f"no instance and no profile is called {instance}{format_did_you_mean(instance, known)}",
-                "see what runs: sparkctl status",
-            )
-
     def _list_asked_sessions(self) -> list[NodeSession]:
         return [self.sessions[node] for node in self.requested_names if node not in self.failures]
 
-    def _report_failures(self) -> SparkctlError | None:
-        """Return the failure that decides the exit code, if any; emit the others as warnings."""
+    def _report_failures(self, chosen: Sequence[InstanceContainers]) -> SparkctlError | None:
+        """Return the failure that decides the exit code, if any; emit the others as warnings. A name that neither a profile
+        nor a saved log has is one, too.
+        """
         order = [node for node in self.sessions if node in self.failures]
         emitted = {self.failures[order[0]].message} if order else set()
         for node in order[1:]:
             if self.failures[node].message not in emitted:
                 emitted.add(self.failures[node].message)
                 self._emit_warning(node, self.failures[node].message, self.failures[node].hint)
-        return self.failures[order[0]] if order else None
+        failure = self.failures[order[0]] if order else None
+        instance, known = self.request.instance, self.request.known
+        if chosen or instance is None or instance in known:
+            return failure
+        what = f"no instance and no profile is called {instance}{format_did_you_mean(instance, known)}"
+        unknown = InvalidInput(what, "see what runs: sparkctl status")
+        return unknown if failure is None else failure.told_with(unknown)
 
     def _save_pending_stops(self, result: StopResult, chosen: Sequence[InstanceContainers]) -> None:
         """Save the stops for nodes that could not be asked, for the next contact with them."""

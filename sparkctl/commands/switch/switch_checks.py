@@ -23,6 +23,7 @@ from sparkctl.commands.start.start_preflight import (
     format_pull_hint,
     format_transfer_command,
     refuse_without_docker,
+    refuse_without_image,
 )
 from sparkctl.commands.switch.switch_instance import connect_and_inspect
 from sparkctl.commands.switch.switch_planner import IncomingRank, NodeInventory, is_running_need
@@ -144,8 +145,8 @@ def _check_start_decision(
         replace(inspection, node_inspection=adjusted, containers=left),
         replace=False,
         again=request.retry_command,
-        made_by=request.profile.image_made_by,
     )
+    refuse_without_image(launch, inspection, request.retry_command, request.profile.image_made_by)
     for message, hint in decision.warnings:
         transaction.warn(launch.node, message, hint)
 

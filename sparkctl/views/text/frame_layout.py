@@ -173,11 +173,11 @@ def render_recording_wait() -> list[TextRow]:
 
 
 def describe_guard_coverage(guarded: Mapping[NodeName, tuple[str, ...] | None]) -> str | None:
-    """Return which Sparks are guarded; None if not known. ``guarded``: the watched instances of each."""
+    """Return which Sparks are guarded; None if not known. ``guarded``: the watched instances of each, whether a guard runs or not."""
     armed = [name for name, watched in guarded.items() if watched]
     if armed:
         return "guard armed" if len(armed) == len(guarded) else f"guard armed on {' and '.join(armed)}"
-    return "guard off" if guarded and None not in guarded.values() else None
+    return "unguarded" if guarded and None not in guarded.values() else None
 
 
 def render_header(title: Sequence[Span], right: Sequence[Span], columns: int) -> TextRow:

@@ -532,6 +532,8 @@ def test_the_verb_arms_and_says_until_when() -> None:
     ended = parse_result(run_demo("guard", "arm", "--for", "2h", "--floor", "1GiB", "--json", scenario="two-stacks"))
     assert ended["outcome"] == "done"
     assert "stopped below 1.0 GiB available: qwen36-ngram on spark1, qwen36-vllm on spark2" in ended["message"]
+    unknown = run_demo("guard", "arm", "nosuch")
+    assert (unknown.returncode, "no running instance is called nosuch" in unknown.stderr) == (2, True), "as other verbs"
     wrong = run_demo("guard", "arm", "--floor", "1")
     assert wrong.returncode == 2
     assert "`1` is 1 bytes; write for example 512MiB" in wrong.stderr

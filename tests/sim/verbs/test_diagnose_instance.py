@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
+from functools import partial
 
 import pytest
 
+from sparkctl.commands.ask_instance import CheckInstance, check_instance
 from sparkctl.commands.diagnose_log import diagnose_exit, diagnose_instance
+from sparkctl.commands.restart_instance import RestartInstance
 from sparkctl.commands.start.start_instance import start_instance
 from sparkctl.commands.start.start_request import StartInstance
 from sparkctl.commands.stop.stop_instance import StopInstance, stop_instance
+from sparkctl.commands.tunnel import OpenTunnel
 from sparkctl.config import load_config
 from sparkctl.context import CommandContext
 from sparkctl.engines import load_engine
@@ -24,6 +29,7 @@ from sparkctl.monitor.node_status import read_node_status
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.simulator import SimulatedSparks
 from sparkctl.views.status_view import format_status
+from tests.support.events import collect_events_and_end
 from tests.support.run_command import run_demo
 
 
@@ -206,11 +212,29 @@ async def test_a_rank_whose_spark_is_silent_is_said_to_be_left_out(
     assert found.diagnosis.verdict.summary.startswith("Rank 0 of 2, on spark1: ")
 
 
+@pytest.mark.parametrize("verb", ["down", "down --dry-run", "check", "restart", "tunnel"])
+async def test_a_name_that_nobody_knows_is_said_beside_the_spark_that_is_away(
+    sparks: SimulatedSparks, ctx: CommandContext, verb: str
+) -> None:
+    await sparks.sshd["spark2"].close()
+    nodes = load_config(sparks.config_path).nodes
+    stop = StopInstance(instance="howl", nodes=nodes, everywhere=nodes, dry_run=verb == "down --dry-run")
+    ask = CheckInstance(instance="howl", nodes=nodes, is_full=False, is_strict=False)
+    run = {
+        "check": partial(check_instance, request=ask),
+        "restart": RestartInstance(instance="howl", nodes=nodes, everywhere=nodes).run,
+        "tunnel": OpenTunnel(instance="howl", nodes=nodes).run,
+    }.get(verb, stop.run)
+    _, ended = await collect_events_and_end(run(ctx))
+    assert ended.exit_code == 3, ended
+    assert re.search(r" refuses connections; no .* is called howl", ended.message or ""), ended
+
+
 async def test_a_word_that_no_spark_knows_is_said_though_one_of_them_is_away(
     sparks: SimulatedSparks, ctx: CommandContext
 ) -> None:
     await sparks.sshd["spark2"].close()
     with pytest.raises(
-        NodeUnreachable, match=r"no file howl, no instance howl on spark1, and no saved log of one; .*refuses"
+        NodeUnreachable, match=r"refuses.*; no file howl, no instance howl on spark1, and no saved log of one"
     ):
         await diagnose_instance(ctx, "howl", load_config(sparks.config_path).nodes, None)

@@ -915,6 +915,29 @@ def test_the_pull_comes_before_the_switch_and_a_dry_run_prints_the_line_all_the_
     assert "does not have the image" in ran.stderr
 
 
+@pytest.mark.parametrize("flags", [(), ("--pull",)], ids=["asked", "pull"])
+@pytest.mark.parametrize(
+    ("words", "obstacle"),
+    [
+        (("kokoro-tts", "--node", "spark1", "--set", "port=8003"), "port 8003 on spark1 is in use by the container"),
+        (("qwen36-tp2", "--set", "port=8003"), "port 8003 on spark1 is in use by the container"),
+        (("qwen36-vllm", "--node", "spark1", "--set", "args.max-modle-len=8"), "vLLM 0.19.1 has no flag --max-modle-len"),
+    ],
+    ids=["port", "port-of-two", "flag"],
+)  # fmt: skip
+def test_what_no_download_changes_is_told_before_one(
+    words: tuple[str, ...], obstacle: str, flags: tuple[str, ...]
+) -> None:
+    image = "image=missing/vllm:0.19.1" if "qwen36-vllm" in words else "image=missing/x:1"
+    ran = run_demo("up", *words, "--set", image, *flags, scenario="two-stacks")
+    assert (ran.returncode, ran.stderr.splitlines()[0][: len(obstacle) + 10]) == (6, f"sparkctl: {obstacle}"), (
+        ran.stderr
+    )
+    assert "missing: " not in ran.stderr
+    assert all("--pull" in line for line in ran.stderr.splitlines() if flags and "sparkctl up" in line)
+    assert not [line for line in ran.stderr.splitlines() if "sparkctl switch" in line and "--pull" in line]
+
+
 def test_a_misfit_is_told_before_a_busy_port() -> None:
     words = ("qwen36-vllm", "--node", "spark1", "--set", "port=8003", "--set", "args.gpu-memory-utilization=0.1")
     ran = run_demo("up", *words, scenario="two-stacks")

@@ -289,9 +289,10 @@ def make_durations(weights: float, compile_: float | None = None) -> list[PhaseD
 
 
 def record_start(
-    history: OperationHistory, parts: list[PhaseDuration], digest: str = "h", node: str = "spark1", kind: str = "k"
-) -> None:
-    history.record_start("qwen36", digest, node, sum(one.seconds for one in parts), kind=kind, parts=parts)
+    history: OperationHistory, parts: list[PhaseDuration], digest: str = "h", node: str = "spark1", kind: str = "k",
+    profile: str = "qwen36",
+) -> None:  # fmt: skip
+    history.record_start(profile, digest, node, sum(one.seconds for one in parts), kind=kind, parts=parts)
 
 
 def test_a_part_is_expected_to_take_the_median_of_the_last_five_of_the_same_profile_there(
@@ -312,6 +313,17 @@ def test_else_that_of_the_same_image_and_model_and_else_nothing_is_known(history
     named = history.get_expected_durations("qwen36", "h", "spark1", "nobody's")
     assert (named.seconds, named.parts) == (312.0, ()), "the name alone tells of the whole, not of its parts"
     assert history.get_expected_durations("another", "h2", "spark1", "nobody's") == ExpectedDurations()
+
+
+def test_a_start_of_another_profile_tells_of_the_parts_alone(history: OperationHistory) -> None:
+    """The same image and model, other settings: its weights load as long, and the whole may take longer."""
+    record_start(history, make_durations(100.0), digest="o", profile="other")
+    known = history.get_expected_durations("qwen36", "h", "spark1", "k")
+    assert known == ExpectedDurations(None, tuple(make_durations(100.0)))
+    record_start(history, make_durations(200.0), digest="older")
+    record_start(history, make_durations(300.0), digest="o", profile="other")
+    record_start(history, make_durations(500.0), digest="of another model", kind="other")
+    assert history.get_expected_durations("qwen36", "h", "spark1", "k").seconds == 212.0, "its own, of this model"
 
 
 def test_what_most_starts_do_not_have_is_not_expected(history: OperationHistory) -> None:

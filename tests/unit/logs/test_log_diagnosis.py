@@ -539,9 +539,9 @@ def test_anything_can_be_read(raw: bytes) -> None:
 
 def test_the_preparer_says_whether_the_next_line_belongs_to_an_error() -> None:
     preparer = LinePreparer()
-    assert not preparer.is_joining
+    assert preparer.joining is None
     preparer.prepare_lines("pydantic_core.ValidationError: 1 validation error for SpeculativeConfig")
-    assert preparer.is_joining
+    assert preparer.joining is not None
 
 
 def test_one_line_of_a_refused_flag_is_a_whole_log_of_llama_server() -> None:

@@ -914,3 +914,26 @@ def test_a_worker_of_ray_that_joined_at_last_had_no_failure_before() -> None:
     assert found.cause is FailureCause.RAY
     joined = "2026-05-01 10:00:05,482\tSUCC scripts.py:951 -- Ray runtime started."
     assert diagnose_lines([tried, tried, joined]).build_diagnosis().verdict is None
+
+
+def test_a_program_that_logs_the_traceback_of_a_prompt_goes_on() -> None:
+    """github.com/comfyanonymous/ComfyUI: one prompt failed, then it was stopped."""
+    up = ("To see the GUI go to: http://127.0.0.1:8188", *["got prompt"] * 9)
+    frames = (
+        '  File "/ComfyUI/execution.py", line 154, in recursive_execute',
+        "    output_data, output_ui = get_output_data(obj, input_data_all)",
+        "RuntimeError: Conv3D is not supported on MPS",
+    )
+    head = "Traceback (most recent call last):"
+    assert (
+        read_verdict(*up, f"ERROR:root:{head}", *frames, "", "Prompt executed in 68.67 seconds", "", "Stopped server")
+        is None
+    )
+    assert read_verdict(*up, head, *frames) is FailureCause.CRASHED
+
+
+def test_the_end_is_read_after_more_messages_of_a_compiler_than_are_kept() -> None:
+    """github.com/jethac/dgx-spark-hijinks: FlashInfer for sm_120, nvcc refuses each of eleven files."""
+    refused = ['/root/flashinfer/fastdiv.cuh(39): error: expected a ";"'] * 80
+    end = "RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}"
+    assert read_verdict(*refused, end) is FailureCause.JIT_FAILED

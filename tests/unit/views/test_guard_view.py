@@ -34,7 +34,7 @@ NODE = NodeName("spark1")
         (None, "no guard: nothing stops it before the node's memory runs out"),
         (
             GuardRule(limit=3600.0),
-            "guarded until it is ready, for at most 1 h 0 m: stopped before less than 512 MiB is available; page cache is "
+            "guarded until it is ready, for at most 1 h: stopped before less than 512 MiB is available; page cache is "
             "dropped when little memory is free while weights load",
         ),
         (
@@ -186,7 +186,7 @@ SPARKS = NodeName("spark1"), NodeName("spark2")
         ((("qwen36",), ("qwen36-vllm",)), "guard armed"),
         ((("qwen36",), ()), "guard armed on spark1"),
         ((None, ("qwen36-vllm",)), "guard armed on spark2"),
-        (((), ()), "guard off"),
+        (((), ()), "unguarded"),
         (((), None), None),
         ((None, None), None),
     ],

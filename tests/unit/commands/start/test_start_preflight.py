@@ -7,7 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from sparkctl.commands.start.start_preflight import PreflightInspection, decide_start, refuse_without_docker
+from sparkctl.commands.start.start_preflight import (
+    PreflightInspection,
+    decide_start,
+    refuse_without_docker,
+    refuse_without_image,
+)
 from sparkctl.errors import (
     ContainerNameInUse,
     DiskFull,
@@ -106,19 +111,17 @@ def test_a_busy_port_names_its_holder(plan: LaunchPlan, container: Make) -> None
 
 def test_no_image_and_the_wrong_image(plan: LaunchPlan) -> None:
     with pytest.raises(ImageNotFound, match="does not have") as missing:
-        decide_start(plan, make_inspection(image=None), replace=False, again=AGAIN)
+        refuse_without_image(plan, make_inspection(image=None), AGAIN)
     assert missing.value.hint == f"{AGAIN} --pull"
     switch = f"sparkctl switch {plan.profile} --node a --set image=x:1 --node b --keep-going"
     with pytest.raises(ImageNotFound) as switched:
-        decide_start(plan, make_inspection(image=None), replace=False, again=switch)
+        refuse_without_image(plan, make_inspection(image=None), switch)
     assert switched.value.hint == f"sparkctl pull {plan.profile} --node a --set image=x:1 --node b"
     with pytest.raises(ImageNotFound) as of_file:
-        decide_start(plan, make_inspection(image=None), replace=False, again="sparkctl switch ./out.yaml --set x=1")
+        refuse_without_image(plan, make_inspection(image=None), "sparkctl switch ./out.yaml --set x=1")
     assert of_file.value.hint == f"sparkctl pull ./out.yaml --node {plan.node} --set x=1", "as it was typed"
     with pytest.raises(ImageNotFound, match="amd64"):
-        decide_start(
-            plan, make_inspection(image=ImageInfo(id="x", architecture="amd64", size=1)), replace=False, again=AGAIN
-        )
+        refuse_without_image(plan, make_inspection(image=ImageInfo(id="x", architecture="amd64", size=1)), AGAIN)
 
 
 def test_no_gpu_toolkit_is_refused_only_on_evidence(plan: LaunchPlan) -> None:
