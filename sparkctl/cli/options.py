@@ -477,6 +477,29 @@ def parse_duration_option(ctx: click.Context, param: click.Parameter, value: str
     return found
 
 
+class _Limits:
+    """Says in the words of the other options that a value is no number within limits."""
+
+    name: Any
+    min: Any
+    max: Any
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            return super().convert(value, param, ctx)  # type: ignore[misc]  # click's, whose class comes after this one
+        except click.BadParameter as wrong:
+            limits = f"from {self.min:g} " + ("upwards" if self.max is None else f"to {self.max:g}")
+            raise click.BadParameter(f"{value!r} is not a {self.name} {limits}", ctx, param) from wrong
+
+
+class WholeNumber(_Limits, click.IntRange):
+    name = "whole number"
+
+
+class Number(_Limits, click.FloatRange):
+    name = "number"
+
+
 def accept_silently(*names: str) -> Callable[[F], F]:
     """Add flags of other tools that ask for what is done anyway; help does not show them."""
     return click.option(*names, is_flag=True, hidden=True, expose_value=False)

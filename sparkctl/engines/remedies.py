@@ -24,8 +24,8 @@ def adapt_remedy(remedy: str, engine: str, flags: Mapping[str, str] | None = Non
     """Return a remedy as it helps in one engine.
 
     A part such as ``<vLLM: Set args.moe-backend: marlin.>`` is for that engine alone. Where no engine is known, all parts stay, with
-    the engines' names. ``flags``: what the engine calls the flags outside of such parts; None: as they are called there. A flag that
-    it does not have is told in words.
+    the engines' names. ``<engine: …>`` is for every engine, ``<program: …>`` for a program of no known one. ``flags``: what the
+    engine calls the flags outside of such parts; None: as they are called there. A flag that it does not have is told in words.
     """
 
     def adapt(found: re.Match[str]) -> str:
@@ -34,6 +34,8 @@ def adapt_remedy(remedy: str, engine: str, flags: Mapping[str, str] | None = Non
             own = flag if flags is None else flags.get(flag)
             value = found["value"] or ""
             return f"its {flag.replace('-', ' ')}{value.replace(':', ' to')}" if own is None else f"args.{own}{value}"
+        if name in ("engine", "program"):
+            return text if (name == "program") is (engine == FALLBACK_ENGINE) else ""
         if engine == FALLBACK_ENGINE:
             is_plain = text.partition(" ")[0][1:].islower()  # no name such as DeepGEMM
             return f"{name}: {text[0].lower() if is_plain else text[0]}{text[1:]}"

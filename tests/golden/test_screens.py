@@ -122,7 +122,7 @@ def make_panel(scene: Scene, state: Path) -> PanelApp:
             nodes=(),
             make_context=make_context,
             load_commands=lambda: CommandLineParser(sparkctl_command),
-            recording=lambda: (events, 1.0),
+            recording=(events, 1.0),
             clock=clock,
         )
     )

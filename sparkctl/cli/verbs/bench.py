@@ -15,6 +15,7 @@ from sparkctl.cli.options import (
     PreparedVerb,
     RequestCommand,
     VerbGroup,
+    WholeNumber,
     add_other_nodes,
     complete_instances,
     json_document_option,
@@ -102,7 +103,7 @@ def _parse_numbers(ctx: click.Context, param: click.Parameter, value: str | None
 @click.option("--concurrency", callback=_parse_numbers, metavar="N,N", help="Concurrent requests.")
 @click.option(
     "--runs",
-    type=click.IntRange(1, 100),
+    type=WholeNumber(1, 100),
     metavar="N",
     help="Measure each cell N times (default 3; quick of one instance: 1).",
 )
@@ -118,7 +119,7 @@ def _parse_numbers(ctx: click.Context, param: click.Parameter, value: str | None
     envvar="SPARKCTL_BENCH_COMMAND",
     help="The command that starts llama-benchy (default: bench.command in the config).",
 )
-@click.option("--resume", type=click.IntRange(1), metavar="NO", help="Measure what is still missing in benchmark NO.")
+@click.option("--resume", type=WholeNumber(1), metavar="NO", help="Measure what is still missing in benchmark NO.")
 @click.option(
     "--start",
     "are_started",
@@ -138,7 +139,7 @@ def _parse_numbers(ctx: click.Context, param: click.Parameter, value: str | None
 )
 @click.option(
     "--max-tokens",
-    type=click.IntRange(2, _LARGEST),
+    type=WholeNumber(2, _LARGEST),
     default=256,
     metavar="N",
     help="With --by-domain: at most this many tokens for each answer.",
@@ -343,7 +344,7 @@ def list_command(as_json: bool) -> int:
 
 
 @bench_command.command("show")
-@click.argument("number", type=click.IntRange(1), metavar="NO")
+@click.argument("number", type=WholeNumber(1), metavar="NO")
 @click.option(
     "--as",
     "form",

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sparkctl.cli import stderr, stdout
+from sparkctl.cli.options import Number
 from sparkctl.files import APP_NAME, config_dir, read_only_profiles_dir, remove_abandoned_directories, user_profiles_dir
 from sparkctl.history.expected_durations import compute_model_key
 from sparkctl.history.operation_history import OperationHistory
@@ -138,7 +139,7 @@ _PROFILES_LOST_MESSAGE = "profiles written in the demo are deleted with it; your
     "panel shows a guided tour.",
 )
 @click.option(
-    "--speed", type=click.FloatRange(min=0.01), default=1.0, show_default=True, help="How fast the simulated time runs."
+    "--speed", type=Number(min=0.01), default=1.0, show_default=True, help="How fast the simulated time runs."
 )
 @click.option("--serve", is_flag=True, help="Keep the simulated Sparks running for other terminals.")
 @click.option("--readonly", is_flag=True, help="Open the panel read-only, without the guided tour.")

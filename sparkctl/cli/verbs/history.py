@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sparkctl.cli import stderr, stdout
-from sparkctl.cli.options import complete_nodes, complete_profiles, json_document_option
+from sparkctl.cli.options import WholeNumber, complete_nodes, complete_profiles, json_document_option
 from sparkctl.errors import InvalidInput, SparkctlError, format_did_you_mean
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def _complete_arguments(ctx: click.Context, param: click.Parameter, incomplete: 
 @click.option("-n", "--node", metavar="NODE", help="Show only operations on this node.", shell_complete=complete_nodes)
 @click.option("--failed", is_flag=True, help="Show only operations that failed; a refusal is not a failure.")
 @click.option("--refused", is_flag=True, help="Show only operations that were refused: they changed nothing.")
-@click.option("--last", type=click.IntRange(min=1), metavar="N", help="Show the latest N operations (default: 20).")
+@click.option("--last", type=WholeNumber(min=1), metavar="N", help="Show the latest N operations (default: 20).")
 @json_document_option
 @click.pass_context
 def history_command(

@@ -12,6 +12,7 @@ import click
 from sparkctl.cli.options import (
     PreparedVerb,
     RequestCommand,
+    WholeNumber,
     complete_logged_instances,
     create_context,
     is_configured_node,
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 @node_option(many=True)
 @click.option("-f", "--follow", is_flag=True, help="Print new lines as they arrive, through reconnects.")
 @click.option("--since", callback=parse_duration_option, metavar="TIME", help="Show only the last TIME, e.g. 10m.")
-@click.option("--tail", "--lines", type=click.IntRange(min=0), metavar="N", help="Show only the last N lines.")
+@click.option("--tail", "--lines", type=WholeNumber(min=0), metavar="N", help="Show only the last N lines.")
 @click.option("--grep", metavar="RE", help="Show only lines that match this regular expression.")
 @click.option("-i", "--ignore-case", is_flag=True, help="Ignore case in --grep.")
 @click.option("-t", "--timestamps", is_flag=True, help="Print Docker's timestamp before each line.")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sparkctl.cli import stderr, stdout, verb_runner
-from sparkctl.cli.options import create_context, node_option, select_configured_nodes
+from sparkctl.cli.options import WholeNumber, create_context, node_option, select_configured_nodes
 from sparkctl.cli.verb_runner import run_until_interrupt
 from sparkctl.errors import ExitCode, InvalidInput
 
@@ -84,7 +84,7 @@ _REFUSED_RETRY_SECONDS = 600.0  # seconds; often enough after a login is fixed, 
 @node_option(many=True)
 @click.option(
     "--serve",
-    type=click.IntRange(0, 65535),
+    type=WholeNumber(0, 65535),
     is_flag=False,
     flag_value=DEFAULT_PORT,
     metavar="[PORT]",

@@ -17,6 +17,7 @@ from sparkctl.cli import stderr, stdout, verb_runner
 from sparkctl.cli.options import (
     PreparedVerb,
     RequestCommand,
+    WholeNumber,
     accept_silently,
     complete_instances,
     complete_nodes,
@@ -80,7 +81,7 @@ def shell_command(target: str, words: tuple[str, ...], node: str | None) -> int:
 @click.argument("instance", shell_complete=complete_instances)
 @click.option(
     "--port",
-    type=click.IntRange(1, 65535),
+    type=WholeNumber(1, 65535),
     metavar="N",
     help="The port on this machine (default: the engine's, or a free one).",
 )

@@ -10,6 +10,7 @@ import click
 
 from sparkctl.cli import stderr, stdout, verb_runner
 from sparkctl.cli.options import (
+    Number,
     complete_nodes,
     create_context,
     is_configured_node,
@@ -64,7 +65,7 @@ class TopPrinter:
 @click.option(
     "-d",
     "--delay",
-    type=click.FloatRange(0.5, 60.0),
+    type=Number(0.5, 60.0),
     metavar="SECONDS",
     help="Take a sample every so many seconds: 0.5 to 60 (default 2).",
 )
@@ -82,7 +83,7 @@ class TopPrinter:
     metavar="FILE",
     help="Show a recording; connects to no node. --once shows its end.",
 )
-@click.option("--speed", type=click.FloatRange(min=0.01), metavar="N", help="Replay N times as fast.")
+@click.option("--speed", type=Number(min=0.01), metavar="N", help="Replay N times as fast.")
 @click.pass_context
 def top_command(
     ctx: click.Context, nodes: tuple[str, ...], node: tuple[str, ...], once: bool, is_single: bool, delay: float | None,

@@ -22,6 +22,11 @@ from sparkctl.model.text.units import format_size
 from sparkctl.model.verdict import ChangeDirection, FailureCause
 from sparkctl.node import load_kernel_table
 
+_MISSING_PART_REMEDY = (
+    "<engine: Take another tag of this image. An image of your own: install the missing or matching version when it is built.> "
+    "<program: Build its image again with what the program requires (of a Python program: pip install -r requirements.txt). "
+    "An image of somebody else: take another tag.>"
+)
 _OTHER_TAG_REMEDY = (
     "Take another tag of this image. A file that is mounted into it, or a patch, has to be one for this very version."
 )
@@ -932,7 +937,7 @@ IMAGE_FAILURES = (
         r"|'NoneType' object (?:has no attribute|is not callable).{0,20}(?:flash_attn|triton|flashinfer|varlen)\w{0,40}))",
         FailureCause.BROKEN_IMAGE,
         "The image's parts do not fit together: {what}",
-        "Take another tag of this image. An image of your own: install the missing or matching version when it is built.",
+        _MISSING_PART_REMEDY,
         needle=(
             "to be installed",
             "ou need to install ",
@@ -991,7 +996,7 @@ IMAGE_FAILURES = (
         r"|requires? (?:the )?[\w.-]{1,60} ?[<>=!~]=?\s?[\d.]{1,20}.{0,40}(?:but|found|is required|installed).{0,60})",
         FailureCause.BROKEN_IMAGE,
         "The image's parts do not fit together: {what}",
-        "Take another tag of this image. An image of your own: install the missing or matching version when it is built.",
+        _MISSING_PART_REMEDY,
         needle=(
             "library not found: ",
             "ailed to load ",
@@ -1928,7 +1933,7 @@ CRASH_FAILURES = (
         r"^(?:builtins\.)?ImportError: (?P<what>\S.{1,300})",
         FailureCause.BROKEN_IMAGE,
         "The image lacks something that the engine imports: {what}",
-        "Take another tag of this image. An image of your own: install what the message names when it is built.",
+        _MISSING_PART_REMEDY,
         needle="ImportError: ",
         on="image",
         weight=FailureWeight.EXCEPTION,

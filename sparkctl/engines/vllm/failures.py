@@ -506,5 +506,5 @@ FAILURES = (
     + _WORKER_ERROR_FAILURES
     + adapt_rules(COMMON_CAUSES, "vllm")
     + _VALIDATION_FAILURES
-    + CRASH_FAILURES
+    + adapt_rules(CRASH_FAILURES, "vllm")
 )

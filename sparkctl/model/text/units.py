@@ -87,7 +87,7 @@ def format_ago(when: float | None, now: float) -> str:
 
 
 def format_duration(seconds: float | None) -> str:
-    """Return ``48 s``, ``4 min 10 s`` or ``3 h 12 m`` for a sentence, an em dash where it is not known."""
+    """Return ``48 s``, ``4 min 10 s`` or ``3 h 12 min`` for a sentence, an em dash where it is not known."""
     if seconds is None:
         return "—"
     if seconds < 10:
@@ -95,6 +95,6 @@ def format_duration(seconds: float | None) -> str:
     whole = int(seconds)
     if whole < 60:
         return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s" if whole % 60 else f"{whole // 60} min"
-    return f"{whole // 3600} h {whole % 3600 // 60} m"
+    unit, part, names = (60, 1, ("min", "s")) if whole < 3600 else (3600, 60, ("h", "min"))
+    rest = f" {whole % unit // part} {names[1]}" if whole % unit // part else ""
+    return f"{whole // unit} {names[0]}{rest}"

@@ -423,7 +423,7 @@ def import_quadlet(text: str, ledger: ImportReport, defined: Mapping[str, str]) 
             ledger.add_unsupported(key, "a profile has no such setting")
     if not image or image.endswith((".image", ".build")):
         raise InvalidInput("the quadlet names no image: another unit makes it", "write the image's name in Image=")
-    draft = ProfileDraft(kind=SourceFormat.SYSTEMD, ledger=ledger, beside=find_metadata(text))
+    draft = ProfileDraft(kind=SourceFormat.QUADLET, ledger=ledger, beside=find_metadata(text))
     read_docker_run_words(draft, [ShellWord(word) for word in (*flags, image, *command)])
     record_unit_keys(around, draft, defined)
     return draft

@@ -145,6 +145,7 @@ class SourceFormat(StrEnum):
     DOCKER = "docker"
     COMPOSE = "compose"
     SYSTEMD = "systemd"
+    QUADLET = "quadlet"
     SPARKRUN = "sparkrun"
     EUGR = "eugr"
     SERVICES = "services"

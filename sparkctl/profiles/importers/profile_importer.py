@@ -202,7 +202,8 @@ def _name_from_file(draft: ProfileDraft, origin: str) -> str | None:
 def _describe_source(draft: ProfileDraft, origin: str) -> str:
     words = {
         "docker": "A docker run line", "compose": "A compose file", "sparkrun": "A sparkrun recipe", "eugr": "An eugr recipe",
-        "services": "A recipe of services", "systemd": "A systemd unit", "command": "A command line",
+        "services": "A recipe of services", "systemd": "A systemd unit", "quadlet": "A Podman quadlet",
+        "command": "A command line",
     }  # fmt: skip
     name = PurePath(origin).name
     return words[draft.kind.value] if name == origin and "." not in origin else f"{words[draft.kind.value]}: {name}"

@@ -271,6 +271,7 @@ class ImportProfileDialog(Dialog[str]):
         ]
         choices = (("cancel", "Cancel"), (_OVERWRITE_ANSWER, "overwrite it"))
         dialog = ChoiceDialog("this profile exists already", body, choices, TextStyle.ATTENTION)
+        await self.panel.controller_ready.wait()
         assert self.panel.controller is not None
         return await self.panel.controller.dialogs.show_dialog(dialog) == _OVERWRITE_ANSWER
 

@@ -23,7 +23,7 @@ from sparkctl.model.profile import Profile
 from sparkctl.profiles.env_references import check_env_file_permissions
 from sparkctl.profiles.exporters.docker_command import format_docker_run
 from sparkctl.profiles.profile_library import ProfileEntry, ProfileLibrary, ProfileOffer
-from sparkctl.profiles.profile_lint import LintResult, find_no_times, lint_profile_file
+from sparkctl.profiles.profile_lint import LintResult, lint_profile_file
 from sparkctl.profiles.yaml_reader import FilePosition, read_source_lines
 from sparkctl.tui.dialogs.base import ChoiceDialog, render_sentence
 from sparkctl.tui.global_actions import edit_profile, fix_profile
@@ -160,10 +160,9 @@ class _ProfileLint:
     sources: Mapping[FilePosition, str] = field(default_factory=dict)
 
 
-def _lint_profile(path: Path, history: OperationHistory | None) -> _ProfileLint:
+def _lint_profile(path: Path, history: OperationHistory) -> _ProfileLint:
     try:
-        find_times = find_no_times if history is None else history.find_longest_phases
-        check = lint_profile_file(ProfileLibrary(), path, find_times=find_times)
+        check = lint_profile_file(ProfileLibrary(), path, find_times=history.find_longest_phases)
     except InvalidInput:
         return _ProfileLint()  # the file has just gone: the next reload shows it
     return _ProfileLint(check, read_source_lines(one.place for one in check.diagnostics))
@@ -273,10 +272,12 @@ class ProfilesScreen(ListScreen[str]):
 
     async def _lint_pending_files(self, verdicts: dict[Path, _ProfileLint], unchecked: list[Path]) -> None:
         now, painted = asyncio.get_running_loop().time, 0.0
-        controller = self.panel.controller
-        history = None if controller is None else controller.context.history
+        await self.panel.controller_ready.wait()  # which knows the history
+        assert self.panel.controller is not None
         while unchecked:
-            verdicts[unchecked[0]] = await asyncio.to_thread(_lint_profile, unchecked[0], history)
+            verdicts[unchecked[0]] = await asyncio.to_thread(
+                _lint_profile, unchecked[0], self.panel.controller.context.history
+            )
             del unchecked[0]
             if not unchecked or now() - painted > _CHECK_PAINT_SECONDS:  # painting takes as long as checking
                 self.repaint()

@@ -597,6 +597,17 @@ def test_a_paste_names_its_cause_though_nobody_said_whose_it_is(
 
 
 @pytest.mark.parametrize(
+    ("program", "remedy"),
+    [("/app/ComfyUI/main.py", "Build its image again with what"), ("/opt/vllm/__init__.py", "Take another tag of")],
+)
+def test_a_program_of_ones_own_is_built_again_with_the_module_that_it_lacks(program: str, remedy: str) -> None:
+    log = f'Traceback (most recent call last):\n  File "{program}", line 3, in <module>\n    import torchsde\n'
+    verdict = _diagnose_paste(f"{log}ModuleNotFoundError: No module named 'torchsde'").verdict
+    assert verdict is not None
+    assert verdict.remedy.startswith(remedy)
+
+
+@pytest.mark.parametrize(
     "line",
     [
         "Killed the request 4711 that its client left",

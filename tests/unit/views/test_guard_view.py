@@ -34,7 +34,7 @@ NODE = NodeName("spark1")
         (None, "no guard: nothing stops it before the node's memory runs out"),
         (
             GuardRule(limit=3600.0),
-            "guarded until it is ready, for at most 1 h 0 m: stopped before less than 512 MiB is available; page cache is "
+            "guarded until it is ready, for at most 1 h: stopped before less than 512 MiB is available; page cache is "
             "dropped when little memory is free while weights load",
         ),
         (

@@ -87,6 +87,7 @@ WantedBy=default.target
 def test_a_quadlet_lands_field_by_field() -> None:
     written = import_and_check(QUADLET, "qwen.container")
     profile = written.profile
+    assert (written.imported.kind, profile.source) == ("quadlet", "A Podman quadlet: qwen.container")
     assert (profile.name, profile.title, profile.engine) == ("qwen", "Qwen on the Spark", "vllm")
     assert (profile.image, profile.port) == ("docker.io/vllm/vllm-openai:v0.27.0", 8000)
     assert profile.mounts == ("~/models:/models:ro",)
