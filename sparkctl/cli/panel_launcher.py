@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -58,15 +59,10 @@ def open_panel(
 
         recording = tuple(read_recording(replay)), 1.0
 
-    def make_context(prompter: Prompter) -> CommandContext:
-        from sparkctl.cli.options import create_context
-
-        return create_context(prompter=prompter, clock=clock)
-
     panel = PanelApp(
         PanelOptions(
             nodes=() if replay is not None else config.nodes,
-            make_context=make_context,
+            make_context=partial(create_panel_context, clock),
             load_commands=load_commands,
             keys=config.keys,
             reload=None if replay is not None else _ConfigReloader(config.path, readonly=readonly),
@@ -93,6 +89,17 @@ def open_panel(
     for line in closing_lines or ():
         stderr.print_message(line)
     return 0
+
+
+def create_panel_context(clock: Clock | None, prompter: Prompter) -> CommandContext:
+    """Return the context of the panel's commands; without what a command line needs, which stays in memory."""
+    from sparkctl.clock import SystemClock
+    from sparkctl.context import CommandContext, get_operator
+    from sparkctl.files import state_dir
+    from sparkctl.history.operation_history import OperationHistory
+
+    history = OperationHistory(state_dir())
+    return CommandContext(history=history, operator=get_operator(), prompter=prompter, clock=clock or SystemClock())
 
 
 def _load_theme() -> str | None:

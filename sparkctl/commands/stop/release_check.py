@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 
 from sparkctl.context import CommandContext
 from sparkctl.engines import collect_engine_words
@@ -16,7 +16,7 @@ from sparkctl.model.sample import MemoryBeforeStart
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.secrets import redact_words
 from sparkctl.model.text.units import GIB, MIB, format_gib, format_size
-from sparkctl.node import node_inspection
+from sparkctl.node import build_script_command, read_node_script
 from sparkctl.node.node_inspection import NodeInspection, ProcessInfo, SharedMemoryFile
 from sparkctl.profiles.container_labels import parse_expected_memory_label
 from sparkctl.transport.node_session import NodeSession
@@ -89,7 +89,8 @@ def find_surviving_processes(was: ContainerFootprint, now: NodeInspection) -> tu
             continue
         own = (now.pids or {}).get(one.pid)
         is_certain = (one.pid, one.start) in was.processes or own == was.container
-        if is_certain or (own is None and _is_orphaned_engine(one, names) and _started_after_container(one, was)):
+        is_later = one.born is not None and was.started is not None and one.born >= was.started - _CLOCK_SLACK_SECONDS
+        if is_certain or (own is None and is_later and _is_orphaned_engine(one, names)):
             on_gpu = (now.gpu or {}).get(one.pid, 0)
             found.append((one, None if on_gpu is None else on_gpu + (one.resident or 0), is_certain))
     return tuple(
@@ -108,10 +109,6 @@ def _is_orphaned_engine(one: ProcessInfo, names: dict[int, str]) -> bool:
     adopted = one.parent <= 1 or one.parent not in names or names[one.parent] == _ADOPTING_PROCESS
     titles = ("ray::", *collect_engine_words("process_titles"))
     return adopted and (program in _RAY_PROGRAMS or program.startswith(titles))
-
-
-def _started_after_container(one: ProcessInfo, was: ContainerFootprint) -> bool:
-    return one.born is not None and was.started is not None and one.born >= was.started - _CLOCK_SLACK_SECONDS
 
 
 def format_process_title(one: ProcessInfo) -> str:
@@ -303,8 +300,8 @@ class ReleaseCheck:
         certain, likely = find_leftover_shm_files(self._was, after)
         if certain:
             argv = [word for one in certain for word in ("{}:{}".format(*one.inode), one.path)]
-            script = (Path(node_inspection.__file__).parent / "remove_shared_memory.sh").read_bytes()
-            await self._session.run(["sh", "-s", "--", *argv], stdin=script)
+            script = read_node_script("remove_shared_memory.sh")
+            await self._session.run(build_script_command(*argv), stdin=script)
             certain, likely = find_leftover_shm_files(self._was, await self._session.read_node("shm"))
         if likely and await self._is_shared_by_others():
             likely = ()

@@ -36,9 +36,8 @@ _MAX_HEAD_BYTES = 1 << 16
 _QUIET_LIMIT_SECONDS = 30.0  # seconds; a daemon with the log on disk is never silent for that long
 _HTTP_OK = 200
 
-LogBatches = AsyncGenerator[
-    Sequence[LogLine], None
-]  # for `aclosing`: otherwise the channel stays open until garbage collection
+# for `aclosing`: otherwise the channel stays open until garbage collection
+LogBatches = AsyncGenerator[Sequence[LogLine], None]
 
 
 class ContainerLogStream:

@@ -516,7 +516,7 @@ async def test_the_start_the_log_screen_the_meters_and_the_saved_file_share_one_
         await wait_until_true(pilot, lambda: count_subscribers() == 2)  # the watch, which writes the file; the screen
         store = controller_of(pilot).store
         (container,) = sparks.docker["spark1"].containers
-        await wait_until_true(pilot, lambda: store.get_meter_series(NodeName("spark1"), container) is not None)
+        await wait_until_true(pilot, lambda: container in store.get_record(NodeName("spark1")).drafting)
         await wait_until_true(pilot, lambda: not store.jobs.running and count_subscribers() == 2)  # meters, screen
         assert list_log_sizes() > [1000], "and the file has the log"
         await pilot.press("escape")

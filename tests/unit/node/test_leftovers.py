@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.node import node_inspection
+from sparkctl.node import build_script_command, node_inspection, read_node_script
 
 UNLINK = (Path(node_inspection.__file__).parent / "remove_shared_memory.sh").read_bytes()
 
 
 def run_inspection(*sections: str) -> node_inspection.NodeInspection:
     done = subprocess.run(
-        node_inspection.build_inspection_command(*sections),
-        input=node_inspection.read_inspection_script(),
+        build_script_command(*sections),
+        input=read_node_script("node_inspection.sh"),
         capture_output=True,
         timeout=60,
         check=True,

@@ -128,7 +128,7 @@ def test_secrets_and_control_characters_of_a_command_line_are_not_shown() -> Non
     assert "\x1b" not in left.what
 
 
-PSM = SharedMemoryFile(path="/dev/shm/psm_1a2b", inode=(27, 4), owner=0, size=64 * MIB, born=1020.0)
+PSM = SharedMemoryFile(path="/dev/shm/psm_1a2b", inode=(27, 4), size=64 * MIB, born=1020.0)
 SHARING = replace(WAS, shares_shm=True, files=frozenset({(27, 4)}))
 
 
