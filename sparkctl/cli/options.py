@@ -492,8 +492,7 @@ ascii_option = click.option(
 
 
 def prepare_command(command: click.Command) -> click.Command:
-    """Let a verb take ``--ascii`` and ``--color``, as before the verb; only the help of sparkctl itself shows them. Its help
-    follows the terminal's width."""
+    """Let a verb take ``--ascii`` and ``--color`` (shown in sparkctl's own help alone); its help follows the terminal's width."""
     command.context_class = HelpContext
     for decorate in (ascii_option, colour_option):
         holder = decorate(click.Command(None))

@@ -53,10 +53,11 @@ def open_panel(
     from sparkctl.tui.panel_options import PanelOptions
 
     config = load_config(required=False)
-    recording = None
+    recording: tuple[Sequence[Event], float] | None = None
     if replay is not None:
-        events = _load_recording(replay)
-        recording = lambda: (events, 1.0)  # noqa: E731
+        from sparkctl.monitor.recording import read_recording
+
+        recording = tuple(read_recording(replay)), 1.0
 
     panel = PanelApp(
         PanelOptions(
@@ -162,9 +163,3 @@ class _ConfigReloader:
         if not state.st_size:  # editors leave it empty for a moment
             return None
         return state.st_mtime_ns, state.st_size
-
-
-def _load_recording(path: Path) -> Sequence[Event]:
-    from sparkctl.monitor.recording import read_recording
-
-    return tuple(read_recording(path))

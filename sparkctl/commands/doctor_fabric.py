@@ -257,7 +257,10 @@ def _report_lanes(end: RouteEnd, tell: FabricFindingReporter) -> None:
 async def _measure_pair(pair: SessionPair, route: FabricRoute, tell: FabricFindingReporter) -> None:
     ends = [route.get_route_end(session.node.name) for session in pair]
     lanes = list(zip(ends[0].lanes, ends[1].lanes, strict=True))
-    has_tool = await _has_ib_write_bw(pair) if all(near.device and far.device for near, far in lanes) else False
+    has_tool = all(near.device and far.device for near, far in lanes)
+    if has_tool:
+        found = await gather_or_cancel(*(session.run(["sh", "-c", "command -v ib_write_bw"]) for session in pair))
+        has_tool = all(done.status == 0 and done.stdout.strip() for done in found)
     one, other = pair
     for near, far in lanes:
         there = await _measure_direction(one, other, [(near, far)], tell, one.node.name, with_rdma=has_tool)
@@ -334,11 +337,6 @@ async def _measure_tcp(
             if side == "take" and "bytes" in message and "took" in message:
                 got, took = got + int(message["bytes"]), max(took, float(message["took"]))
     return LaneMeasurement(got / took if got and took else None, latency)
-
-
-async def _has_ib_write_bw(pair: SessionPair) -> bool:
-    found = await gather_or_cancel(*(session.run(["sh", "-c", "command -v ib_write_bw"]) for session in pair))
-    return all(done.status == 0 and done.stdout.strip() for done in found)
 
 
 async def _measure_rdma(source: NodeSession, target: NodeSession, near: FabricLane, far: FabricLane) -> float | None:

@@ -209,7 +209,8 @@ class HistoryDatabase:
         if application == 0:
             file.execute("BEGIN")  # both of one state: another process may be making the tables
             application = _read_pragma(file, "application_id")
-            is_foreign = application not in (0, APPLICATION_ID) or (application == 0 and _has_tables(file))
+            tables = file.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+            is_foreign = application not in (0, APPLICATION_ID) or (application == 0 and tables > 0)
             file.execute("COMMIT")
         else:
             is_foreign = application != APPLICATION_ID
@@ -313,10 +314,6 @@ def _migrate_schema(file: sqlite3.Connection) -> None:
 
 def _read_pragma(file: sqlite3.Connection, name: str) -> int:
     return int(file.execute(f"PRAGMA {name}").fetchone()[0])
-
-
-def _has_tables(file: sqlite3.Connection) -> bool:
-    return bool(file.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
 
 
 def _get_error_code(error: Exception) -> int:

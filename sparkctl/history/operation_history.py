@@ -264,7 +264,7 @@ class OperationHistory(LogArchive):
         from sparkctl.history import tables
 
         with suppress(DatabaseUnavailable):
-            self._file.write_transaction(lambda file: tables.close_operation(file, key, "interrupted", why, now))
+            self._file.write_transaction(lambda file: tables.close_operation(file, key, why, now))
 
     def take_warning(self) -> str | None:
         """Return a problem with the history file that was not reported yet, None if there is none."""

@@ -139,18 +139,18 @@ def delete_operation(file: sqlite3.Connection, key: str) -> None:
     file.execute("DELETE FROM operations WHERE key = ?", (key,))
 
 
-def close_operation(file: sqlite3.Connection, key: str, outcome: str, why: str, now: float) -> None:
+def close_operation(file: sqlite3.Connection, key: str, why: str, now: float) -> None:
     """Record the end of an operation that another process finished, and of its parts without an end or left running in the
     background. Clears the hint, which no longer applies."""
     file.execute(
-        "UPDATE operations SET outcome = coalesce(outcome, ?), ended = coalesce(ended, ?), hint = NULL, why = ? "
-        "WHERE parent = ? AND (outcome IS NULL OR (kind = 'start' AND outcome = ?))",
-        (outcome, now, why, key, outcome),
+        "UPDATE operations SET outcome = 'interrupted', ended = coalesce(ended, ?), hint = NULL, why = ? "
+        "WHERE parent = ? AND (outcome IS NULL OR (kind = 'start' AND outcome = 'interrupted'))",
+        (now, why, key),
     )
     file.execute(
-        "UPDATE operations SET outcome = coalesce(outcome, ?), ended = coalesce(ended, ?), hint = NULL, "
+        "UPDATE operations SET outcome = coalesce(outcome, 'interrupted'), ended = coalesce(ended, ?), hint = NULL, "
         "why = coalesce(why || '; ', '') || ? WHERE key = ?",
-        (outcome, now, why, key),
+        (now, why, key),
     )
 
 

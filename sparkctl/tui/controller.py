@@ -292,7 +292,7 @@ class PanelController:
         """Start to follow the nodes, or to play the recording."""
         recording = self._panel.setup.recording
         if recording is not None:
-            self.recorded, speed = recording()
+            self.recorded, speed = recording
             self.player = RecordingPlayer(self.clock, self.recorded, speed, self.handle_event, self.reset_state)
             self.supervisor.play_recording(self.player)
         else:

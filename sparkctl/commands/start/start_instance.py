@@ -48,10 +48,8 @@ from sparkctl.model.fabric_route import FabricRoute
 from sparkctl.model.finding import Severity
 from sparkctl.model.guard_state import GuardCoverage
 from sparkctl.model.launch_plan import PROVED_PROBES
-from sparkctl.model.memory_fit import MemoryFit
 from sparkctl.model.node import NodeName, format_endpoint_url
 from sparkctl.model.phase import Phase
-from sparkctl.model.profile import Profile
 from sparkctl.model.text.units import format_duration
 from sparkctl.model.verdict import ChangeDirection, FailureCause, Verdict
 from sparkctl.monitor.activity import QUEUED_WORDS
@@ -151,7 +149,9 @@ class _StartRun:
         self.clocks: ClockOffsets = {}
         self._emit: Emit = lambda event: None
         self._proof = SettingProof(
-            request.words or (request.profile.name,), ProfileLibrary(), self._evaluate_changed_profile
+            request.words or (request.profile.name,),
+            ProfileLibrary(),
+            lambda changed: [one.measured.evaluate_in_place(changed) for one in self.ranks if one.measured is not None],
         )
 
     async def run(self, emit: Emit) -> CommandEnded:
@@ -304,10 +304,6 @@ class _StartRun:
         )
         ended = self._build_end(Outcome.READY, message=f"{plan.instance} already runs on {self._node_names} ({status})")
         return await self._check_answers(ended) if self.request.strict else ended
-
-    def _evaluate_changed_profile(self, profile: Profile) -> list[MemoryFit]:
-        """Return the estimate of a changed profile on each node, by the last inspection."""
-        return [rank.measured.evaluate_in_place(profile) for rank in self.ranks if rank.measured is not None]
 
     # change
 
