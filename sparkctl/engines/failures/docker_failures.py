@@ -143,9 +143,9 @@ DOCKER_FAILURES = (
     failure_rule(
         r"^UnicodeDecodeError: 'utf-8' codec can't decode byte 0x\w\w.{0,80}: read by \w{0,20}nvml",
         FailureCause.GPU_RUNTIME_MISSING,
-        "NVIDIA's library for the GPU's state (NVML) names the GPU in characters that are no text: driver and library do not fit together.",
-        "nvidia-smi on the node and in the container: where both work, take a newer image, whose nvidia-ml-py is newer. Under WSL 2 driver 555 "
-        "had this fault: update the driver on Windows.",
+        "NVIDIA's library for the GPU's state (NVML) gave the GPU a name that is not valid text: driver and library do not fit together.",
+        "Run nvidia-smi on the node and in the container. If it works in both, take a newer image, whose nvidia-ml-py is newer. Under WSL 2 "
+        "driver 555 had this fault: update the driver on Windows.",
         needle=": read by ",
         weight=FailureWeight.LIKELY,
     ),
@@ -324,22 +324,29 @@ DOCKER_FAILURES = (
         on="image",
         fatal=True,
     ),
+    failure_rule(  # another event tells why
+        r"Back-off pulling image \"(?P<pod>[^\"]{1,200})\"|\bErrImagePull\b|\bImagePullBackOff\b",
+        FailureCause.IMAGE_MISSING,
+        "The image[ {pod}] could not be pulled.",
+        "kubectl describe pod names the reason: correct the image's name and tag, or give the pod the registry's password (imagePullSecrets).",
+        needle=("Back-off pulling image", "ErrImagePull", "ImagePullBackOff"),
+        on="image",
+        weight=FailureWeight.LIKELY,
+        at_any_level=True,
+    ),
     failure_rule(
         r"failed to solve: (?P<base>\S{1,200}): (?:failed to (?:resolve|authorize|fetch)|pull access|not found|unexpected status)"
-        r"|(?:Failed to pull|Back-off pulling) image \"(?P<pod>[^\"]{1,200})\"|\bErr(?P<kind>ImagePull)\b|\bImagePullBackOff\b"
+        r"|Failed to pull image \"(?P<pod>[^\"]{1,200})\"(?:.{0,300}: (?P<absent>not found))?"
         r"|error pulling image configuration: (?P<why>.{1,120})"
         r"|(?:Error response from daemon|httpReadSeeker|failed to copy).{0,120}?(?P<status>error parsing HTTP [45]\d\d|denied: \w+$"
         r"|unexpected status code \S{1,200}: [45]\d\d|received unexpected HTTP status: [45]\d\d)",
         FailureCause.IMAGE_MISSING,
-        "The image[ {base}][ {pod}] could not be pulled[: {why}][: {status}].",
+        "The image[ {base}][ {pod}] could not be pulled[: {absent}][: {why}][: {status}].",
         "Correct its name and tag, or log in to its registry on the node (docker login); otherwise check the node's network connection. "
         "Then pull again.",
         needle=(
             "failed to solve: ",
             "Failed to pull image",
-            "Back-off pulling image",
-            "ErrImagePull",
-            "ImagePullBackOff",
             "error pulling image configuration",
             "Error response from daemon",
             "httpReadSeeker",
@@ -446,6 +453,14 @@ DOCKER_FAILURES = (
 _SHELL_START = r"(?:(?:/bin/|/usr/bin/)?(?:ba|da)?sh (?:-\w{1,12} (?:pipefail )?){1,3})?"
 # BuildKit, Docker's older builder, Podman. Of their compilers' errors, which are those of a start in other logs, they say the step.
 _BUILD_FAILURES = (
+    failure_rule(
+        r"\bThe user requested (?P<what>[\w.\[\]-]{1,80}(?:\([^)]{0,80}\)|[<>=!~]=?)\S{0,80})",
+        FailureCause.BROKEN_IMAGE,
+        "The build of an image failed: pip was asked for {what}, and another package does not go with that version.",
+        "The lines after this one (depends on) name it and the versions that it takes: ask for one of them, or for no certain version.",
+        needle="The user requested ",
+        on="image",
+    ),
     failure_rule(
         rf"(?:process \"|^The command '|^Error: (?:error )?building at STEP \"(?:RUN )?){_SHELL_START}(?P<step>.{{1,2000}}?)[\"']"
         r"(?: did not complete successfully: exit code: | returned a non-zero code: |: .{0,160}\bexit status )"
