@@ -524,7 +524,8 @@ OTHER_DOCKER_FAILURES = (
         fatal=True,
     ),
     failure_rule(
-        r"(?:Error response from daemon|OCI runtime create failed|failed to create (?:shim )?task(?: for container)?): (?P<what>\S.*)",
+        # Compose tells it twice: in the container's row, which may be cut, and as its last words.
+        r"(?:(?<!\w )Error response from daemon|OCI runtime create failed|failed to create (?:shim )?task(?: for container)?): (?P<what>\S.*)",
         FailureCause.DOCKER_REFUSED,
         "Docker refused: {what}",
         "Correct what Docker names: a mount, a network, a device, a limit.",

@@ -1790,9 +1790,10 @@ CRASH_FAILURES = (
     ),
     failure_rule(
         r"^(?:[\w.]+\.)?ConnectionResetError: \[Errno 104\] Connection reset by peer",
-        FailureCause.WORKER_LOST,
-        "Another process ended, or closed its connection to this one.",
-        "The last frames above this line say which it is (of LMCache, NIXL or Mooncake: another engine, or their server); its own log says why.",
+        FailureCause.CRASHED,
+        "Another program ended, or closed its connection to this one.",
+        "The last frames above this line say which it is (LMCache, NIXL, Mooncake: another engine, or their server; a download: the "
+        "hub). Its own log says why.",
         needle="ConnectionResetError: ",
         weight=FailureWeight.EXCEPTION,
     ),
