@@ -64,7 +64,7 @@ def _format_bytes_left(groups: MatchGroups) -> MatchGroups:
 
 def _name_python_package(groups: MatchGroups) -> MatchGroups:
     """Return what a module that is not there is a part of: Python names the whole package if that is what it does not find."""
-    name, dot, part = groups.get("name", "vllm._C").partition(".")
+    name, dot, part = groups.get("name", f"{groups.get('tree')}._C").partition(".")
     if dot:
         return {"unbuilt" if "_C" in part else "top": name}
     if _OWN_NAMES.fullmatch(name):
@@ -959,7 +959,8 @@ IMAGE_FAILURES = (
     ),
     failure_rule(
         r"No module named '?(?P<name>(?!(?:sglang|vllm|tensorrt_llm)(?![\w.]))[\w.]{1,120})"
-        r"|(?P<said>cannot import name '\w{1,80}' from 'vllm\.(?:vllm_flash_attn|_\w{0,20}C)\b\S{0,80}' \(/(?!\S{0,200}-packages/)\S{1,200}\))",
+        r"|(?P<said>cannot import name '\w{1,80}' from '(?P<tree>vllm)\.(?:vllm_flash_attn|_\w{0,20}C)\b\S{0,80}' "
+        r"\(/(?!\S{0,200}-packages/)\S{1,200}\))",
         FailureCause.BROKEN_IMAGE,
         "[Python's module {absent} is not installed here.][The installed {top} has no {name}: it has another version than what imports it "
         "expects, or something of the same name hides it.][The compiled part of {unbuilt} is not there, or is older than the rest.][ ({said})]",

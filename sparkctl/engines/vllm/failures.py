@@ -34,7 +34,7 @@ def _suggest_utilization(groups: MatchGroups) -> MatchGroups:
 def _name_setting(groups: MatchGroups) -> MatchGroups:
     """Return the first flag of vLLM's that a message names as its setting (max_num_seqs), and what the message asks for."""
     flags = load_catalogue("vllm", list_versions("vllm")[-1]).by_name
-    names = (word.replace("_", "-") for word in _SETTING_NAME.findall(groups["what"]))
+    names = (word.replace("_", "-") for word in _SETTING_NAME.findall(groups.get("what", "")))
     flag = next((name for name in names if f"--{name}" in flags), None)
     known = {"other": ""} if flag is None else {"flag": flag} | ({} if "most" in groups else {"alone": ""})
     return {**quote_asked(groups), **known}
@@ -82,7 +82,7 @@ MEMORY_FAILURES = (
         change=ChangeDirection.RAISE,
     ),
     failure_rule(  # it tells so of every start; of one whose own share is nearly all for the graphs it is why
-        r"gpu-memory-utilization=(?P<share>[\d.]{1,8}) is equivalent to \S{1,40}=0\.0\d{0,6} without CUDA graph memory profiling\b"
+        r"gpu-memory-utilization=(?P<share>[\d.]{1,8}) is equivalent to \S{1,40}=0\.0\d{0,6} without CUDA graph memory profiling\."
         r".*?increase --gpu-memory-utilization to (?P<more>0\.\d{1,6})",
         FailureCause.KV_CACHE_TOO_SMALL,
         f"vLLM reserves nearly all of the share {{share}} for CUDA graphs: it says to raise {MEMORY_UTILIZATION_FIELD} to {{more}}, or to set "
