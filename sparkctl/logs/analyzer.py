@@ -311,7 +311,7 @@ class LogDiagnosis:
     ``verdict`` None: no failure that the engine did not survive. ``parts``: duration of each part by the lines' timestamps.
 
     If the log has several ``runs``, all this is about the last, which began at line ``run_began``; ``before`` is why the run
-    before it ended. ``lines`` counts all lines. ``is_stopped``: the log ends with a requested stop;
+    before it ended. ``lines`` counts all lines. ``stopped_at``: the line at which a requested stop begins;
     ``sounds_like_an_engine``: some line is one that an engine prints. ``unproved``: why it is not known that a running engine
     works, where no answer of it was seen; its log does not tell that.
     """
@@ -329,7 +329,7 @@ class LogDiagnosis:
     runs: int
     run_began: int
     before: Verdict | None
-    is_stopped: bool
+    stopped_at: int | None
     sounds_like_an_engine: bool
     reading: LogReading | None
     unproved: str | None = None

@@ -307,18 +307,22 @@ def test_an_engine_that_dies_at_work_of_what_no_rule_knows_has_crashed(odd: str)
     for log, number in ((vllm, 11), (sglang, 13), ((*sglang[:-1], AFTER), 13)):
         for found in (diagnose_lines(*log), diagnose_bytes("\n".join([*log, ""]).encode())):
             assert found.verdict is not None, log
-            assert (found.ready, found.verdict.cause, found.is_stopped) == (True, FailureCause.CRASHED, False)
+            assert (found.ready, found.verdict.cause, found.stopped_at is not None) == (
+                True,
+                FailureCause.CRASHED,
+                False,
+            )
             assert (found.verdict.evidence[0].line, found.verdict.evidence[0].text) == (number, odd)
             assert found.verdict.summary.startswith("While serving: ")
 
 
 def test_what_its_parts_say_of_each_other_while_a_server_stops_is_no_end() -> None:
     found = diagnose_lines(*VLLM, SERVING, *STOPPED, DEAD)
-    assert (found.verdict, found.ready, found.is_stopped) == (None, True, True)
+    assert (found.verdict, found.ready, found.stopped_at is not None) == (None, True, True)
     assert (
         diagnose_lines(*VLLM, SERVING, STOPPED[0], DEAD, CORE + "EngineCore encountered a fatal error.").verdict is None
     )
-    assert not diagnose_lines(*VLLM, SERVING).is_stopped
+    assert diagnose_lines(*VLLM, SERVING).stopped_at is None
 
 
 def test_an_error_in_a_models_own_text_is_none_of_the_engine() -> None:
