@@ -177,6 +177,17 @@ def test_a_request_at_work_shows_that_the_engine_was_ready(engine: str, line: st
     assert (found.ready, found.parts) == (True, ())
 
 
+def test_what_served_and_lost_its_engine_was_not_asked_to_stop() -> None:
+    # vLLM before V1
+    found = diagnose_lines(
+        "INFO 07-04 11:32:50 [engine.py:317] Added request chatcmpl-0ff807c9e8744e56b2e69fb3687499a6.",
+        "ERROR 07-04 11:33:12 [client.py:307] RuntimeError('Engine process (pid 3607156) died.')",
+        "INFO:     Shutting down",
+    )
+    assert found.verdict is not None
+    assert found.verdict.cause is FailureCause.WORKER_LOST
+
+
 def test_a_warm_up_does_not_show_that_the_engine_was_ready() -> None:
     assert not diagnose_lines(
         *SGLANG[:-1], PREFILL.replace("token usage", "#running-req: 0, #queue-req: 0, token usage")
