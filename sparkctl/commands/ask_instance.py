@@ -66,7 +66,8 @@ async def _check(ctx: CommandContext, request: CheckInstance, emit: Emit) -> Com
         except (NodeError, DockerError) as error:
             failures.append(error)
             continue
-        _warn_of(ctx, failures, emit)
+        for lost in failures:  # of nodes that could not be asked before
+            emit(WarningEmitted(ctx.clock.unix_time(), NodeName(lost.node), lost.message, lost.hint))
         is_bad = failed > 0 and request.is_strict
         return CommandEnded(
             ts=ctx.clock.unix_time(),
@@ -83,14 +84,10 @@ async def _check(ctx: CommandContext, request: CheckInstance, emit: Emit) -> Com
     asked = ", ".join(node.name for node in request.nodes if node.name not in [one.node for one in failures])
     unknown = build_missing_instance_error(request.instance, (), asked)
     if failures:
-        _warn_of(ctx, failures[1:], emit)
+        for lost in failures[1:]:
+            failures[0].told_with(lost)
         raise failures[0].told_with(unknown) if asked and ended is None else failures[0]
     raise unknown
-
-
-def _warn_of(ctx: CommandContext, failures: Sequence[NodeError | DockerError], emit: Emit) -> None:
-    for error in failures:
-        emit(WarningEmitted(ctx.clock.unix_time(), NodeName(error.node), error.message, error.hint))
 
 
 async def _check_container(

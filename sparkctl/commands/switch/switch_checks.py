@@ -14,7 +14,12 @@ from sparkctl.commands.drop_page_cache import format_sudoers_command
 from sparkctl.commands.start import connectivity_check, node_fit
 from sparkctl.commands.start.connectivity_check import verify_port_access
 from sparkctl.commands.start.launch_plans import build_changed_plan
-from sparkctl.commands.start.missing_parts import build_missing_image, describe_way_to_get, find_missing_models
+from sparkctl.commands.start.missing_parts import (
+    build_missing_image,
+    describe_way_to_get,
+    find_missing_models,
+    find_missing_parts,
+)
 from sparkctl.commands.start.start_needs import list_chain
 from sparkctl.commands.start.start_preflight import (
     PreflightInspection,
@@ -23,7 +28,6 @@ from sparkctl.commands.start.start_preflight import (
     format_pull_hint,
     format_transfer_command,
     refuse_without_docker,
-    refuse_without_image,
 )
 from sparkctl.commands.switch.switch_instance import connect_and_inspect
 from sparkctl.commands.switch.switch_planner import IncomingRank, NodeInventory, is_running_need
@@ -146,7 +150,9 @@ def _check_start_decision(
         replace=False,
         again=request.retry_command,
     )
-    refuse_without_image(launch, inspection, request.retry_command, request.profile.image_made_by)
+    lacks = find_missing_parts(request.profile, launch, image=inspection.image, engine=inspection.engine, models=())
+    for part in lacks:
+        raise OperationRefused(part.sentence, describe_way_to_get(part, launch, request.retry_command))
     for message, hint in decision.warnings:
         transaction.warn(launch.node, message, hint)
 
