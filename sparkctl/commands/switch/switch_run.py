@@ -126,18 +126,16 @@ class SwitchRun:
         )
 
     async def _find_unproved(self, plan: SwitchPlan) -> tuple[str, ...]:
-        """Return what stops and has not proved that it works. One that did, and is busy now, is none of them."""
+        """Return what stops and has given no token since its start. Only what may be so is asked: a switch waits for this."""
         goes = self._list_containers_to_stop(plan)
         for session in self.sessions.values():
             note_unproved_starts(self.ctx, session, (one for at, one in goes if at == session.node.name))
-        views = await gather_or_cancel(*(build_instance_view(self.sessions[at], one, None) for at, one in goes))
-        found = set()
-        for view in (one for one in views if one is not None and not is_worker(one)):
-            session = self.sessions[view.node]
+        doubted = [(self.sessions[at], one) for at, one in goes if one.id in self.sessions[at].doubted]
+        views = await gather_or_cancel(*(build_instance_view(session, one, None) for session, one in doubted))
+        for (session, _), view in zip(doubted, views, strict=True):
             note_tokens(self.ctx, session, (view,))
-            is_doubted = view.container_id in session.doubted and view.phase is not Phase.READY
-            found |= {view.name} if is_doubted or view.phase is Phase.UNPROVED else set()
-        return tuple(sorted(found))
+        unproved = {one.name for one in views if one and one.phase is not Phase.READY and not is_worker(one)}
+        return tuple(sorted(unproved))
 
     def _refuse_impossible(self, plan: SwitchPlan) -> NoReturn:
         """Raise `OperationRefused` with every obstacle, and the commands that get what is missing or make it fit; the
