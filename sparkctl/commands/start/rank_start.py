@@ -210,13 +210,9 @@ class RankStart(RankWatch):
         assert self.measured is not None
         try:
             self.decision = decide_start(
-                self.plan,
-                self.scene,
-                replace=self.request.replace,
-                again=self.request.retry_command,
-                describe_changes=self._describe_changes,
-                propose=self._propose_change,
-            )
+                self.plan, self.scene, replace=self.request.replace, again=self.request.retry_command,
+                describe_changes=self._describe_changes, propose=self._propose_change,
+            )  # fmt: skip
         except PortInUse as busy:
             self.fit.refuse_certain_misfit(self._alone, self.measured, busy)
             raise
@@ -250,12 +246,9 @@ class RankStart(RankWatch):
         """Return what the inspected node lacks."""
         assert self.scene is not None
         scene = self.scene
+        models = scene.node_inspection.models
         return find_missing_parts(
-            self.request.profile,
-            self._alone,
-            image=scene.image,
-            engine=scene.engine,
-            models=scene.node_inspection.models,
+            self.request.profile, self._alone, image=scene.image, engine=scene.engine, models=models
         )
 
     def report_missing(self, parts: Sequence[MissingPart]) -> None:
