@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -103,6 +104,18 @@ class UnshownEvents:
             shown: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.append(shown)
             await shown
+
+
+def get_operator() -> str:
+    """Return ``user@laptop``, which labels started containers and locks, so that other operators see whose they are."""
+    import getpass
+    import socket
+
+    try:
+        user = getpass.getuser()
+    except (OSError, KeyError):
+        user = str(os.getuid())
+    return os.environ.get("SPARKCTL_OPERATOR") or f"{user}@{socket.gethostname()}"
 
 
 @dataclass(slots=True, kw_only=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
@@ -16,12 +15,10 @@ from sparkctl.model.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from sparkctl.cli.verb_runner import EventPrinter, EventSource
-    from sparkctl.clock import Clock
     from sparkctl.commands.request import Request
     from sparkctl.context import CommandContext
     from sparkctl.model.node import Node
     from sparkctl.model.profile import Profile
-    from sparkctl.model.questions import Prompter
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -189,13 +186,10 @@ class VerbGroup(click.Group):
 _LIST_WORDS = ("list", "ls", "ps")
 
 
-def create_context(
-    *, may_ask: bool = True, prompter: Prompter | None = None, clock: Clock | None = None
-) -> CommandContext:
-    """Return a context for this operator; without ``prompter`` questions are asked on this terminal."""
+def create_context(*, may_ask: bool = True) -> CommandContext:
+    """Return a context for this operator; questions are asked on this terminal."""
     from sparkctl.cli.terminal_prompter import create_prompter
-    from sparkctl.clock import SystemClock
-    from sparkctl.context import CommandContext, UnshownEvents
+    from sparkctl.context import CommandContext, UnshownEvents, get_operator
     from sparkctl.files import state_dir
     from sparkctl.history.operation_history import OperationHistory
 
@@ -203,9 +197,8 @@ def create_context(
     return CommandContext(
         history=OperationHistory(state_dir()),
         operator=get_operator(),
-        clock=clock or SystemClock(),
         unshown=unshown,
-        prompter=prompter or create_prompter(unshown, allowed=may_ask),
+        prompter=create_prompter(unshown, allowed=may_ask),
     )
 
 
@@ -260,18 +253,6 @@ class RequestCommand(click.Command):
                 if context.interrupt.presses:
                     break
             return choose_exit_code(code, recording)
-
-
-def get_operator() -> str:
-    """Return ``user@laptop``, which labels started containers and locks, so that other operators see whose they are."""
-    import getpass
-    import socket
-
-    try:
-        user = getpass.getuser()
-    except (OSError, KeyError):
-        user = str(os.getuid())
-    return os.environ.get("SPARKCTL_OPERATOR") or f"{user}@{socket.gethostname()}"
 
 
 def select_configured_nodes(names: Sequence[str]) -> list[Node]:
@@ -511,8 +492,7 @@ ascii_option = click.option(
 
 
 def prepare_command(command: click.Command) -> click.Command:
-    """Let a verb take ``--ascii`` and ``--color``, as before the verb; only the help of sparkctl itself shows them. Its help
-    follows the terminal's width."""
+    """Let a verb take ``--ascii`` and ``--color`` (shown in sparkctl's own help alone); its help follows the terminal's width."""
     command.context_class = HelpContext
     for decorate in (ascii_option, colour_option):
         holder = decorate(click.Command(None))

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -52,20 +53,16 @@ def open_panel(
     from sparkctl.tui.panel_options import PanelOptions
 
     config = load_config(required=False)
-    recording = None
+    recording: tuple[Sequence[Event], float] | None = None
     if replay is not None:
-        events = _load_recording(replay)
-        recording = lambda: (events, 1.0)  # noqa: E731
+        from sparkctl.monitor.recording import read_recording
 
-    def make_context(prompter: Prompter) -> CommandContext:
-        from sparkctl.cli.options import create_context
-
-        return create_context(prompter=prompter, clock=clock)
+        recording = tuple(read_recording(replay)), 1.0
 
     panel = PanelApp(
         PanelOptions(
             nodes=() if replay is not None else config.nodes,
-            make_context=make_context,
+            make_context=partial(create_panel_context, clock),
             load_commands=load_commands,
             keys=config.keys,
             reload=None if replay is not None else _ConfigReloader(config.path, readonly=readonly),
@@ -92,6 +89,17 @@ def open_panel(
     for line in closing_lines or ():
         stderr.print_message(line)
     return 0
+
+
+def create_panel_context(clock: Clock | None, prompter: Prompter) -> CommandContext:
+    """Return the context of the panel's commands; without what a command line needs, which stays in memory."""
+    from sparkctl.clock import SystemClock
+    from sparkctl.context import CommandContext, get_operator
+    from sparkctl.files import state_dir
+    from sparkctl.history.operation_history import OperationHistory
+
+    history = OperationHistory(state_dir())
+    return CommandContext(history=history, operator=get_operator(), prompter=prompter, clock=clock or SystemClock())
 
 
 def _load_theme() -> str | None:
@@ -155,9 +163,3 @@ class _ConfigReloader:
         if not state.st_size:  # editors leave it empty for a moment
             return None
         return state.st_mtime_ns, state.st_size
-
-
-def _load_recording(path: Path) -> Sequence[Event]:
-    from sparkctl.monitor.recording import read_recording
-
-    return tuple(read_recording(path))

@@ -79,7 +79,6 @@ class ActionContext:
 
     @property
     def selected_instance(self) -> InstanceView | None:
-        """The selected instance."""
         view = self.node_view
         return None if view is None else next((one for one in view.instances if one.name == self.instance), None)
 

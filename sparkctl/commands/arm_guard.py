@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import replace
 
-from sparkctl.commands.event_stream import build_end_from_error, run_on_each_node, stream_events
+from sparkctl.commands.event_stream import build_end, build_end_from_error, run_on_each_node, stream_events
 from sparkctl.commands.guard_session import build_floor_refusal
 from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext
@@ -150,7 +150,7 @@ def arm_guard(ctx: CommandContext, request: ArmGuard) -> AsyncGenerator[Event, N
         failure = await run_on_each_node(ctx, request.nodes, emit, arm_node)
         where = " or ".join(node.name for node in request.nodes)
         if failure is not None and not armed:
-            return build_end_from_error(failure, ctx, ctx.clock.monotonic() - began, request.instance)
+            raise failure
         if missing and failure is None:
             what = f"no container called {', '.join(sorted(missing))} runs on {where}"
             raise InvalidInput(f"{what}; guarded now: {', '.join(armed)}" if armed else what, "on the node: docker ps")
@@ -165,13 +165,7 @@ def arm_guard(ctx: CommandContext, request: ArmGuard) -> AsyncGenerator[Event, N
         )
         if failure is not None:
             return _build_partial_end(failure, ctx, ctx.clock.monotonic() - began, request.instance, message)
-        return CommandEnded(
-            ts=ctx.clock.unix_time(),
-            outcome=Outcome.DONE,
-            exit_code=0,
-            seconds=ctx.clock.monotonic() - began,
-            message=message,
-        )
+        return build_end(ctx, began, Outcome.DONE, message=message)
 
     return stream_events(
         ctx, arm_on_nodes, request.instance, on_interrupt="interrupted; see what is guarded: sparkctl guard status"
@@ -239,21 +233,13 @@ def disarm_guard(ctx: CommandContext, nodes: Sequence[Node], instance: str | Non
             ended.extend(await _disarm_on_node(session, instance))
 
         failure = await run_on_each_node(ctx, nodes, emit, disarm_node)
-        seconds = ctx.clock.monotonic() - began
         if failure is not None:
             message = f"no longer guarded: {', '.join(ended)}" if ended else None
-            return _build_partial_end(failure, ctx, seconds, instance, message)
+            return _build_partial_end(failure, ctx, ctx.clock.monotonic() - began, instance, message)
         where = " or ".join(node.name for node in nodes)
         nothing = f"{instance} is not guarded on {where}" if instance else f"nothing is guarded on {where}"
         message = f"no longer guarded: {', '.join(ended)}" if ended else nothing
-        return CommandEnded(
-            ts=ctx.clock.unix_time(),
-            outcome=Outcome.DONE,
-            exit_code=0,
-            seconds=seconds,
-            instance=instance,
-            message=message,
-        )
+        return build_end(ctx, began, Outcome.DONE, instance=instance, message=message)
 
     return stream_events(
         ctx, disarm_on_nodes, instance, on_interrupt="interrupted; see what is guarded: sparkctl guard status"

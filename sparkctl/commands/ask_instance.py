@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
 
-from sparkctl.commands.event_stream import stream_events
+from sparkctl.commands.event_stream import build_end, stream_events
 from sparkctl.commands.show_log import find_container
 from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext
 from sparkctl.engines import find_engine
 from sparkctl.errors import (
     DockerError,
-    ExitCode,
     InvalidInput,
     NodeError,
     OperationRefused,
@@ -68,15 +67,8 @@ async def _check(ctx: CommandContext, request: CheckInstance, emit: Emit) -> Com
             continue
         for lost in failures:  # of nodes that could not be asked before
             emit(WarningEmitted(ctx.clock.unix_time(), NodeName(lost.node), lost.message, lost.hint))
-        is_bad = failed > 0 and request.is_strict
-        return CommandEnded(
-            ts=ctx.clock.unix_time(),
-            outcome=Outcome.UNHEALTHY if is_bad else Outcome.DONE,
-            exit_code=int(ExitCode.UNHEALTHY if is_bad else ExitCode.DONE),
-            seconds=ctx.clock.monotonic() - began,
-            node=node.name,
-            instance=request.instance,
-        )
+        outcome = Outcome.UNHEALTHY if failed > 0 and request.is_strict else Outcome.DONE
+        return build_end(ctx, began, outcome, node=node.name, instance=request.instance)
     if ended is not None and not failures:
         raise OperationRefused(
             f"{request.instance} on {ended} is not running", f"see why: sparkctl logs {request.instance}"

@@ -197,7 +197,6 @@ class RankDiagnosis:
 
     @property
     def verdict_with_rank(self) -> Verdict:
-        """Its verdict, with the rank that it is about."""
         here, instance = (
             self.session.node.name,
             self.container.instance_name,
@@ -359,7 +358,6 @@ class StartCommand:
 
     @property
     def profile_words(self) -> tuple[str, ...]:
-        """The profile and its settings."""
         return (self.head[2], *(word for pair in self.pairs for word in pair))
 
     def build_changed_command(self, *changes: FieldChange) -> str:

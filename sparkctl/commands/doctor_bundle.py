@@ -12,28 +12,26 @@ import tarfile
 import time
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import field
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Self
 
 from sparkctl import __version__
-from sparkctl.commands.event_stream import stream_events
+from sparkctl.commands.event_stream import build_end, stream_events
 from sparkctl.commands.request import Request
 from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext
-from sparkctl.errors import DockerError, ExitCode, InvalidInput, NodeError
+from sparkctl.errors import DockerError, InvalidInput, NodeError
 from sparkctl.files import safe_file_name
-from sparkctl.model.container import Container
 from sparkctl.model.events import CommandEnded, Emit, Event, Outcome, WarningEmitted
 from sparkctl.model.json_codec import to_json_data
 from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.node import Node, NodeName
-from sparkctl.model.text.sanitize import load_json
-from sparkctl.model.text.secrets import Redactor, collect_known_secrets, find_secret_values
+from sparkctl.model.text.sanitize import load_json_map
+from sparkctl.model.text.secrets import Redactor, find_secret_values
 from sparkctl.monitor import sampler
 from sparkctl.node.bootstrap import RemoteProgram, build_program, pack_pynvml
 from sparkctl.transport.docker import docker_responses
-from sparkctl.transport.node_connection import RemoteProcess
 from sparkctl.transport.node_session import NodeSession, isolate_node_failures
 
 _COLLECT_TIMEOUT_SECONDS = 110.0  # seconds; the program on the node ends itself after 100
@@ -119,7 +117,6 @@ class CollectSupportBundle(Request):
     environ: Mapping[str, str]
 
     def format_as_command(self) -> tuple[str, ...]:
-        """Return the words of its command line."""
         return ("doctor", f"--collect={self.path}", *self.format_node_options())
 
     def run(self, ctx: CommandContext) -> AsyncGenerator[Event, None]:
@@ -139,7 +136,7 @@ def collect_support_bundle(
         began = ctx.clock.monotonic()
         with SupportBundle(path) as bundle:
             found = await gather_or_cancel(*(_read_node(ctx, node) for node in nodes))
-            known = collect_known_secrets(find_secret_values(environ), *(one.secrets for one in found))
+            known = frozenset(find_secret_values(environ)).union(*(one.secrets for one in found))
             files = _build_bundle_files(found, Redactor(known), config, ctx.clock.unix_time())
             size = bundle.write_files(BUNDLE_FOLDER, files)
         for one in found:
@@ -147,14 +144,8 @@ def collect_support_bundle(
                 emit(WarningEmitted(ctx.clock.unix_time(), one.node, one.error.message, one.error.hint))
         failure = next((one.error for one in found if one.error is not None), None)
         words = f"{len(files)} files, {max(1, size >> 10)} KiB. {_PRIVACY_NOTE}"
-        return CommandEnded(
-            ts=ctx.clock.unix_time(),
-            outcome=Outcome.UNREACHABLE if failure else Outcome.DONE,
-            exit_code=int(failure.exit_code if failure else ExitCode.DONE),
-            seconds=ctx.clock.monotonic() - began,
-            message=words,
-            file=str(path),
-        )
+        ended = build_end(ctx, began, Outcome.UNREACHABLE if failure else Outcome.DONE, message=words)
+        return replace(ended, file=str(path))
 
     return stream_events(ctx, read_and_write, on_interrupt="interrupted; no file was written")
 
@@ -181,7 +172,8 @@ async def _run_collector(session: NodeSession, found: NodeReadings) -> None:
     try:
         async with asyncio.timeout(_COLLECT_TIMEOUT_SECONDS):
             await process.write(start.stdin)
-            await _read_collector_lines(process, gathered)
+            while not gathered.whole and (line := await process.readline()):
+                gathered.add_line(line)
     except TimeoutError:
         found.missing.append(("further readings", f"the node did not finish within {_COLLECT_TIMEOUT_SECONDS:.0f} s"))
     finally:
@@ -195,11 +187,6 @@ async def _run_collector(session: NodeSession, found: NodeReadings) -> None:
                 found.missing.append((reading.name, "it is longer than the part that was read"))
     if not gathered.whole:
         found.missing.append(("further readings", "the program that reads them ended early (python3 -V on the node?)"))
-
-
-async def _read_collector_lines(process: RemoteProcess, gathered: ReadingCollector) -> None:
-    while not gathered.whole and (line := await process.readline()):
-        gathered.add_line(line)
 
 
 async def _read_sample(session: NodeSession, found: NodeReadings) -> None:
@@ -216,17 +203,14 @@ async def _read_docker(session: NodeSession, found: NodeReadings) -> None:
         for name in ("info", "version"):
             found.data[f"docker/{name}.json"] = await session.docker.get_json(f"/{name}")
         found.data["docker/containers.json"] = await session.docker.get_json("/containers/json?all=1")
-        for container in _select_managed(await session.docker.list_containers()):
+        managed = [one for one in await session.docker.list_containers() if one.is_managed]
+        for container in managed[:_MAX_CONTAINERS]:
             about = await session.docker.get_json(f"/containers/{container.id}/json")
             found.data[f"docker/inspect/{safe_file_name(container.name)}.json"] = about
             if isinstance(about, dict):
                 found.secrets |= docker_responses.parse_secret_values(about)
     except DockerError as error:
         found.missing.append(("docker", error.message))
-
-
-def _select_managed(containers: Iterable[Container]) -> list[Container]:
-    return [one for one in containers if one.is_managed][:_MAX_CONTAINERS]
 
 
 def _build_bundle_files(
@@ -290,11 +274,8 @@ class ReadingCollector:
 
     def add_line(self, line: bytes) -> None:
         """Add a line; a foreign line (a login shell's greeting) is ignored."""
-        try:
-            message = load_json(line)
-        except (ValueError, RecursionError):
-            return
-        name = message.get("name") if isinstance(message, dict) else None
+        message = load_json_map(line) or {}
+        name = message.get("name")
         if not isinstance(name, str) or len(name) > _MAX_NAME_CHARS or not _NAME_PATTERN.fullmatch(name):
             return
         if name == END_NAME:

@@ -7,13 +7,13 @@ import ipaddress
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from urllib.parse import urlsplit
 
-from sparkctl.commands.event_stream import stream_events
+from sparkctl.commands.event_stream import build_end, stream_events
 from sparkctl.commands.list_endpoints import ServedEndpoint, read_session_endpoints
 from sparkctl.commands.request import Request
 from sparkctl.concurrency import cancel_and_wait, gather_or_cancel
 from sparkctl.context import CommandContext
 from sparkctl.engines import find_engine
-from sparkctl.errors import FREE_DOCKER_DISK, DockerError, DockerPermissionDenied, ExitCode, LoginRefused, NodeError
+from sparkctl.errors import FREE_DOCKER_DISK, DockerError, DockerPermissionDenied, LoginRefused, NodeError
 from sparkctl.model.events import CheckCompleted, CommandEnded, Emit, Event, FindingReported, Outcome
 from sparkctl.model.finding import Finding, FindingKind, Severity
 from sparkctl.model.kernel_event import KernelLog
@@ -50,11 +50,9 @@ class CheckNodes(Request):
     nodes: Sequence[Node]
 
     def format_as_command(self) -> tuple[str, ...]:
-        """Return the words of its command line."""
         return ("doctor", *self.format_node_options())
 
     def run(self, ctx: CommandContext) -> AsyncGenerator[Event, None]:
-        """Check them."""
         return check_nodes(ctx, self.nodes)
 
 
@@ -96,17 +94,10 @@ def check_nodes(ctx: CommandContext, nodes: Sequence[Node]) -> AsyncGenerator[Ev
         report_findings(node_settings.compare_node_versions({name: result for name, (result, _) in known.items()}))
         snapshots = [NodeSnapshot(name, sample, None) for name, (_, sample) in known.items()]
         report_findings([*detect_missing_cable(snapshots), *detect_missing_network(snapshots)])
-        seconds = ctx.clock.monotonic() - began
-        silent = next((result for result in results.values() if isinstance(result, NodeError)), None)
-        if silent is not None:
-            return CommandEnded(
-                ts=ctx.clock.unix_time(), outcome=Outcome.UNREACHABLE, exit_code=int(silent.exit_code), seconds=seconds
-            )
-        if problems:
-            return CommandEnded(
-                ts=ctx.clock.unix_time(), outcome=Outcome.UNHEALTHY, exit_code=int(ExitCode.UNHEALTHY), seconds=seconds
-            )
-        return CommandEnded(ts=ctx.clock.unix_time(), outcome=Outcome.DONE, exit_code=0, seconds=seconds)
+        outcome = Outcome.UNHEALTHY if problems else Outcome.DONE
+        if any(isinstance(result, NodeError) for result in results.values()):
+            outcome = Outcome.UNREACHABLE
+        return build_end(ctx, began, outcome)
 
     return stream_events(ctx, check_all_nodes, on_interrupt="interrupted")
 
@@ -225,11 +216,10 @@ async def _check_docker(session: NodeSession, inspection: NodeInspection, tell: 
                 *_check_gpu(node, inspection, info),
             ]
         )
-        tell(
-            _check_disks(
-                node, await session.read_node(*_list_disk_sections(info), *_list_models_dir_sections(node)), info
-            )
-        )
+        sections = [f"disk={info.root_dir}"] if info.root_dir else []
+        if node.models and node.models.startswith("/"):  # sh would not expand ``~``: it is the home of the SSH user
+            sections += [f"disk={node.models}", f"path={node.models}"]
+        tell(_check_disks(node, await session.read_node(*sections), info))
     except DockerError as error:
         lacks_group = (
             isinstance(error, DockerPermissionDenied) and inspection.docker is not None and not inspection.docker.member
@@ -247,17 +237,6 @@ async def _check_docker(session: NodeSession, inspection: NodeInspection, tell: 
         )
         return False
     return True
-
-
-def _list_disk_sections(info: DockerInfo) -> list[str]:
-    return [f"disk={info.root_dir}"] if info.root_dir else []
-
-
-def _list_models_dir_sections(node: Node) -> list[str]:
-    """Return the sections that check the models directory and its disk; ``~`` is replaced by the home of the SSH user,
-    because sh does not expand it.
-    """
-    return [f"disk={node.models}", f"path={node.models}"] if node.models and node.models.startswith("/") else []
 
 
 def _describe_connection(node: Node, inspection: NodeInspection) -> Finding:

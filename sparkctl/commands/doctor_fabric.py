@@ -9,14 +9,14 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from itertools import combinations, pairwise
 
-from sparkctl.commands.event_stream import stream_events
+from sparkctl.commands.event_stream import build_end, stream_events
 from sparkctl.commands.request import Request
 from sparkctl.commands.start import connectivity_check
 from sparkctl.commands.start.connectivity_check import read_lanes
 from sparkctl.commands.transfer.transfer_stream import TransferRoute, open_transfer_stream
 from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext
-from sparkctl.errors import ConnectionLost, ExitCode, OperationRefused, SparkctlError
+from sparkctl.errors import ConnectionLost, OperationRefused, SparkctlError
 from sparkctl.model.events import CheckCompleted, CommandEnded, Emit, Event, FindingReported, Outcome
 from sparkctl.model.fabric_route import FabricLane, FabricRoute, RouteEnd
 from sparkctl.model.finding import Finding, FindingEvidence, FindingKind, Severity
@@ -145,11 +145,9 @@ class MeasureFabric(Request):
     nodes: Sequence[Node]
 
     def format_as_command(self) -> tuple[str, ...]:
-        """Return the words of its command line."""
         return ("doctor", "--fabric", *self.format_node_options())
 
     def run(self, ctx: CommandContext) -> AsyncGenerator[Event, None]:
-        """Measure them."""
         return measure_fabric(ctx, self.nodes)
 
 
@@ -170,11 +168,7 @@ def measure_fabric(ctx: CommandContext, nodes: Sequence[Node]) -> AsyncGenerator
             await _measure_all_lanes(sessions, {node.name: node.fabric for node in nodes if node.fabric}, teller)
         for node in nodes:
             emit(CheckCompleted(ctx.clock.unix_time(), node.name, ctx.clock.monotonic() - began))
-        code = ExitCode.UNHEALTHY if teller.problems else ExitCode.DONE
-        outcome = Outcome.UNHEALTHY if teller.problems else Outcome.DONE
-        return CommandEnded(
-            ts=ctx.clock.unix_time(), outcome=outcome, exit_code=int(code), seconds=ctx.clock.monotonic() - began
-        )
+        return build_end(ctx, began, Outcome.UNHEALTHY if teller.problems else Outcome.DONE)
 
     return stream_events(ctx, measure_nodes, on_interrupt="interrupted; nothing is left running on the nodes")
 
@@ -211,7 +205,8 @@ async def _measure_all_lanes(
     for end in way.ends:
         _report_lanes(end, tell)
     for caution in cautions:
-        tell(_node_of_caution(caution, way), Severity.WARNING, caution)
+        named = next((end.node for end in way.ends if caution.startswith(end.node)), head)
+        tell(named, Severity.WARNING, caution)
     by_name = {session.node.name: session for session in sessions}
     pairs = [(by_name[one.node], by_name[other.node]) for one, other in combinations(way.ends, 2)]
     if len(way.ends) > 3:  # all pairs would take long, and a ring tests every port
@@ -259,14 +254,13 @@ def _report_lanes(end: RouteEnd, tell: FabricFindingReporter) -> None:
             tell(end.node, Severity.GOOD, words, kind=FindingKind.RDMA)
 
 
-def _node_of_caution(caution: str, route: FabricRoute) -> NodeName:
-    return next((end.node for end in route.ends if caution.startswith(end.node)), route.head_end.node)
-
-
 async def _measure_pair(pair: SessionPair, route: FabricRoute, tell: FabricFindingReporter) -> None:
     ends = [route.get_route_end(session.node.name) for session in pair]
     lanes = list(zip(ends[0].lanes, ends[1].lanes, strict=True))
-    has_tool = await _has_ib_write_bw(pair) if all(near.device and far.device for near, far in lanes) else False
+    has_tool = all(near.device and far.device for near, far in lanes)
+    if has_tool:
+        found = await gather_or_cancel(*(session.run(["sh", "-c", "command -v ib_write_bw"]) for session in pair))
+        has_tool = all(done.status == 0 and done.stdout.strip() for done in found)
     one, other = pair
     for near, far in lanes:
         there = await _measure_direction(one, other, [(near, far)], tell, one.node.name, with_rdma=has_tool)
@@ -343,11 +337,6 @@ async def _measure_tcp(
             if side == "take" and "bytes" in message and "took" in message:
                 got, took = got + int(message["bytes"]), max(took, float(message["took"]))
     return LaneMeasurement(got / took if got and took else None, latency)
-
-
-async def _has_ib_write_bw(pair: SessionPair) -> bool:
-    found = await gather_or_cancel(*(session.run(["sh", "-c", "command -v ib_write_bw"]) for session in pair))
-    return all(done.status == 0 and done.stdout.strip() for done in found)
 
 
 async def _measure_rdma(source: NodeSession, target: NodeSession, near: FabricLane, far: FabricLane) -> float | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
 
-from sparkctl.commands.event_stream import build_end_from_error, run_on_each_node, stream_events
+from sparkctl.commands.event_stream import build_end, run_on_each_node, stream_events
 from sparkctl.commands.model_places import find_model_places, load_all_profiles
 from sparkctl.commands.request import Request
 from sparkctl.context import CommandContext, CommandInterrupted
@@ -31,11 +31,9 @@ class DropCaches(Request):
     nodes: Sequence[Node]
 
     def format_as_command(self) -> tuple[str, ...]:
-        """Return the words of its command line."""
         return ("drop-caches", *self.format_node_options())
 
     def run(self, ctx: CommandContext) -> AsyncGenerator[Event, None]:
-        """Drop them."""
         return drop_page_cache(ctx, self.nodes)
 
 
@@ -62,7 +60,8 @@ async def drop_node_caches(
     """
     before = await session.read_node("identity", "memory")
     await session.run(["sync"], timeout=_SYNC_TIMEOUT_SECONDS)
-    if not await _drop_with_sudo_rule(session) and not await _drop_with_password(session, ctx):
+    done = await session.run(["sudo", "-n", *TEE_COMMAND], stdin=_DROP_ALL_CACHES, timeout=_SYNC_TIMEOUT_SECONDS)
+    if done.status != 0 and not await _drop_with_password(session, ctx):
         user = before.identity.user if before.identity else session.node.user
         refusal = MissingSudoRight(
             f"{user or 'this user'} may not drop the page cache on {session.node.name}",
@@ -128,11 +127,6 @@ async def _report_model_drop(
     return event
 
 
-async def _drop_with_sudo_rule(session: NodeSession) -> bool:
-    done = await session.run(["sudo", "-n", *TEE_COMMAND], stdin=_DROP_ALL_CACHES, timeout=_SYNC_TIMEOUT_SECONDS)
-    return done.status == 0
-
-
 async def _drop_with_password(session: NodeSession, ctx: CommandContext) -> bool:
     """Drop the page cache with a sudo password. ``-k`` forgets cached credentials, so that sudo always reads the first
     line itself and tee never sees it.
@@ -171,9 +165,8 @@ def drop_page_cache(ctx: CommandContext, nodes: Sequence[Node]) -> AsyncGenerato
             await drop_node_caches(session, ctx, emit, load_all_profiles())
 
         failure = await run_on_each_node(ctx, nodes, emit, drop_on_node)
-        seconds = ctx.clock.monotonic() - began
         if failure is not None:
-            return build_end_from_error(failure, ctx, seconds)
-        return CommandEnded(ts=ctx.clock.unix_time(), outcome=Outcome.DONE, exit_code=0, seconds=seconds)
+            raise failure
+        return build_end(ctx, began, Outcome.DONE)
 
     return stream_events(ctx, drop_on_all_nodes, on_interrupt="interrupted")

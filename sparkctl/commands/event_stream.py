@@ -23,6 +23,10 @@ _OUTCOME_BY_EXIT_CODE = {
     ExitCode.UNHEALTHY: Outcome.UNHEALTHY,
     ExitCode.INTERRUPTED: Outcome.INTERRUPTED,
 }
+_EXIT_CODE_BY_OUTCOME = {outcome: code for code, outcome in _OUTCOME_BY_EXIT_CODE.items()} | {
+    Outcome.UNPROVED: ExitCode.UNHEALTHY,
+    Outcome.REFUSED: ExitCode.REFUSED,
+}
 
 
 async def stream_events(
@@ -138,10 +142,34 @@ async def open_session(stack: AsyncExitStack, ctx: CommandContext, node: Node, e
     return session
 
 
+def build_end(
+    ctx: CommandContext,
+    began: float,
+    outcome: Outcome,
+    *,
+    node: NodeName | None = None,
+    instance: str | None = None,
+    message: str | None = None,
+    hint: str | None = None,
+    log: str | None = None,
+) -> CommandEnded:
+    """Return the end of a command that began at ``began``, monotonic seconds. Its exit code follows from the outcome."""
+    return CommandEnded(
+        ts=ctx.clock.unix_time(),
+        outcome=outcome,
+        exit_code=int(_EXIT_CODE_BY_OUTCOME.get(outcome, ExitCode.DONE)),
+        seconds=ctx.clock.monotonic() - began,
+        node=node,
+        instance=instance,
+        message=message,
+        hint=hint,
+        log=log,
+    )
+
+
 def build_end_from_error(
     error: SparkctlError, ctx: CommandContext, seconds: float, instance: str | None = None, node: str | None = None
 ) -> CommandEnded:
-    """Return the end that an error stands for."""
     node = getattr(error, "node", None) or node
     return CommandEnded(
         ts=ctx.clock.unix_time(),

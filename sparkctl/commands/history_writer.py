@@ -42,10 +42,8 @@ from sparkctl.monitor.startup_timeline import StartupTimeline, advance_timeline,
 from sparkctl.profiles.redaction import find_profile_secrets, render_redacted_yaml
 
 CommandRun = Callable[[CommandContext], AsyncGenerator[Event, None]]
-_UNRECORDED_EXIT_CODES = (
-    ExitCode.DONE,
-    ExitCode.USAGE,
-)  # it ran already, there was nothing to stop, or the name is not known
+# it ran already, there was nothing to stop, or the name is not known
+_UNRECORDED_EXIT_CODES = (ExitCode.DONE, ExitCode.USAGE)
 _UNCHANGED_PHASES = (Phase.PLANNED, Phase.READY)
 
 

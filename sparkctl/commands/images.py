@@ -6,13 +6,13 @@ import shlex
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack
 
-from sparkctl.commands.event_stream import open_session, stream_events
+from sparkctl.commands.event_stream import build_end, open_session, stream_events
 from sparkctl.commands.history_writer import OperationSubject, record_operation
 from sparkctl.commands.node_lock import acquire_node_lock
 from sparkctl.commands.request import Request, list_flags
 from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext
-from sparkctl.errors import DockerError, ExitCode, NodeError, OperationRefused
+from sparkctl.errors import DockerError, NodeError, OperationRefused
 from sparkctl.history.model import OperationKind
 from sparkctl.model.container import SHORT_ID_DIGITS, Container, shorten_id
 from sparkctl.model.events import CommandEnded, Emit, Event, Outcome, WarningEmitted
@@ -58,7 +58,6 @@ class NodeImages:
 
 
 async def list_images(ctx: CommandContext, nodes: Sequence[Node]) -> tuple[NodeImages, ...]:
-    """Return the images of each node."""
     profiles = list_image_profiles()
     return await gather_or_cancel(*(_list_node_images(ctx, node, profiles) for node in nodes))
 
@@ -134,12 +133,10 @@ class RemoveImages(Request):
     dry_run: bool = False
 
     def format_as_command(self) -> tuple[str, ...]:
-        """Return the words of its command line."""
         flags = {"--old-builds": self.old_builds, "--dry-run": self.dry_run}
         return ("images", "remove", *self.wanted, *self.format_node_options(), *list_flags(flags))
 
     def run(self, ctx: CommandContext) -> AsyncGenerator[Event, None]:
-        """Remove them."""
         return remove_images(ctx, self)
 
 
@@ -174,13 +171,8 @@ def remove_images(ctx: CommandContext, request: RemoveImages) -> AsyncGenerator[
                     removals.append(
                         f"{verb} {_name(use)} from {session.node.name} ({format_size(use.image.size or 0)})"
                     )
-        return CommandEnded(
-            ts=ctx.clock.unix_time(),
-            outcome=Outcome.PLANNED if request.dry_run else Outcome.DONE,
-            exit_code=int(ExitCode.DONE),
-            seconds=ctx.clock.monotonic() - began,
-            message="\n".join(removals) or "there is no old build to remove",
-        )
+        outcome = Outcome.PLANNED if request.dry_run else Outcome.DONE
+        return build_end(ctx, began, outcome, message="\n".join(removals) or "there is no old build to remove")
 
     def stream_removal(own: CommandContext) -> AsyncGenerator[Event, None]:
         return stream_events(own, run_removal, on_interrupt="interrupted; some images may already be removed")

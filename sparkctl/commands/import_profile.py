@@ -181,15 +181,11 @@ def _build_import_options(request: ImportProfile, directory: Path, *, has_file: 
     includes.
     """
     finder = IncludeFinder(directory)
-    stays = has_file and (request.directory is None or _is_same_directory(request.directory, directory))
+    stays = has_file and (request.directory is None or request.directory.resolve() == directory.resolve())
     return ImportOptions(
         engines=engine_names(), name=request.name, service=request.service, allow=request.allow,
         defined=_parse_definitions(request.define), lookup=finder.read_include, is_beside=finder.contains_file if stays else lambda _: False,
     )  # fmt: skip
-
-
-def _is_same_directory(one: Path, other: Path) -> bool:
-    return one.resolve() == other.resolve()
 
 
 def _parse_definitions(texts: tuple[str, ...]) -> Mapping[str, str]:

@@ -227,7 +227,7 @@ async def _request_models(
 def _parse_served_models(answer: http_client.HttpResponse) -> tuple[ServedModel, ...]:
     try:
         entries = load_json(answer.body)["data"]
-    except (ValueError, LookupError, TypeError, RecursionError):
+    except (ValueError, LookupError, TypeError):
         return ()
     found = [one for one in entries if isinstance(one, dict)] if isinstance(entries, list) else []
     return tuple(

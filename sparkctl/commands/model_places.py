@@ -8,13 +8,12 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from sparkctl.context import CommandContext
-from sparkctl.engines import load_engine
 from sparkctl.engines.memory_estimate import map_path_to_node
 from sparkctl.errors import OperationRefused, SparkctlError
 from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.missing_part import MODEL_KINDS, PartKind
 from sparkctl.model.profile import Profile
-from sparkctl.model.text.sanitize import load_json, sanitize_line
+from sparkctl.model.text.sanitize import load_json_map, sanitize_line
 from sparkctl.node.bootstrap import build_program
 from sparkctl.node.models import ANSWER_MARK
 from sparkctl.profiles.fit_evaluation import find_model_paths
@@ -47,13 +46,8 @@ class ModelPlaces:
         )
         done = await session.run(program.argv, stdin=program.stdin, timeout=timeout)
         for line in done.stdout.decode("utf-8", "replace").splitlines():
-            if line.startswith(ANSWER_MARK):
-                try:
-                    answer = load_json(line.removeprefix(ANSWER_MARK))
-                except (ValueError, RecursionError):
-                    break
-                if isinstance(answer, dict):
-                    return answer
+            if line.startswith(ANSWER_MARK) and (answer := load_json_map(line.removeprefix(ANSWER_MARK))) is not None:
+                return answer
         node = session.node.name
         why = sanitize_line(done.stderr.decode("utf-8", "replace").strip())[-200:] or f"exit {done.status}"
         raise OperationRefused(f"python3 on {node} did not list its models: {why}", f"on {node}: python3 --version")
@@ -72,7 +66,6 @@ def find_model_places(ctx: CommandContext, session: NodeSession, profiles: Seque
                 home=session.user_home,
                 operator=ctx.operator,
                 environ=DefaultingEnviron(),
-                engine=load_engine(profile.engine),
             )
         except SparkctlError:  # a profile for another node
             continue

@@ -140,7 +140,6 @@ class HeldNodeLock:
                     await self._ctx.clock.sleep(1.0)
 
     async def release(self) -> None:
-        """Free the lock."""
         self._ctx.locks.discard(str(self._about["token"]))
         beating, self._beating = self._beating, None
         if beating is not None:
@@ -250,7 +249,7 @@ class HeldNodeLock:
                 await asyncio.sleep(_HEARTBEAT_SECONDS)
 
         with suppress(NodeError):
-            await run_until_first(beat(), _read_to_end(process))
+            await run_until_first(beat(), process.readline())
 
 
 class BorrowedNodeLock:
@@ -307,10 +306,6 @@ async def acquire_node_lock(
         await lock.release()
         raise
     return lock
-
-
-async def _read_to_end(process: RemoteProcess) -> None:
-    await process.readline()
 
 
 async def _read_script_line(process: RemoteProcess) -> str:

@@ -120,7 +120,6 @@ class ScreenTarget:
 
 
 def list_flags(flags: Mapping[str, bool]) -> tuple[str, ...]:
-    """Return the flags that are set."""
     return tuple(flag for flag, is_set in flags.items() if is_set)
 
 

@@ -43,7 +43,6 @@ class RestartInstance(Request):
     timeout: float | None = None
 
     def format_as_command(self) -> tuple[str, ...]:
-        """Return the words of its command line."""
         timeout = () if self.timeout is None else (f"--timeout={self.timeout:g}s",)
         return ("restart", self.instance, *self.format_node_options(), *timeout)
 
@@ -54,7 +53,6 @@ class RestartInstance(Request):
         )
 
     def run(self, ctx: CommandContext) -> AsyncGenerator[Event, None]:
-        """Restart it."""
         return restart_instance(ctx, self)
 
 

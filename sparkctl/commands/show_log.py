@@ -14,7 +14,7 @@ from io import TextIOWrapper
 from itertools import islice
 from pathlib import Path
 
-from sparkctl.commands.event_stream import build_missing_lines_warning, stream_events
+from sparkctl.commands.event_stream import build_end, build_missing_lines_warning, stream_events
 from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext
 from sparkctl.errors import (
@@ -22,7 +22,6 @@ from sparkctl.errors import (
     ContainerNotFound,
     DockerError,
     DockerUnavailable,
-    ExitCode,
     InvalidInput,
     LogUnreadable,
     NodeError,
@@ -260,7 +259,9 @@ class _ShowLogRun:
         wanted = self.request.tail or 0
         queried = max(_FIRST_TAIL_LINES, 2 * wanted)
         while True:
-            stream = ContainerLogStream(session.link, container.id, since=self._since, tail=queried)
+            stream = ContainerLogStream(
+                session.link, container.id, since=self._since, tail=queried, docker=session.docker
+            )
             found: deque[LogLine] = deque(maxlen=wanted)
             read = 0
             async with aclosing(stream.read_available(is_end=not self.request.follow)) as batches:
@@ -273,17 +274,13 @@ class _ShowLogRun:
 
     async def _open_feed(self, session: NodeSession, container: Container) -> LogFeed:
         """Return the lines to follow, after emitting the last N lines of others where those are wanted."""
-
-        def warn_missing_lines() -> None:
-            self.emit(build_missing_lines_warning(self.ctx, session.node.name, self.request.instance))
-
         stream, secrets = None, await session.docker.read_secret_values(container.id)
         if self._looks_back:
             last, stream = await self._read_last_lines(session, container)
             await self._emit_lines(session.node.name, LineMasker(secrets).mask_batch(last))
         return LogFeed(
             session, container.id, since=self._since, tail=self.request.tail, stream=stream, secrets=secrets,
-            on_gap=warn_missing_lines,
+            on_gap=lambda: self.emit(build_missing_lines_warning(self.ctx, session.node.name, self.request.instance)),
         )  # fmt: skip
 
     async def _follow_container(self, session: NodeSession, container: Container) -> CommandEnded:
@@ -432,11 +429,10 @@ class _ShowLogRun:
     ) -> CommandEnded:
         if self.request.grep is not None and not self.shown:
             self._emit_warning(node, f"no line matches {self.request.grep.pattern}")
-        return CommandEnded(
-            ts=self.ctx.clock.unix_time(),
-            outcome=Outcome.UNREACHABLE if unreachable else Outcome.DONE,
-            exit_code=int(ExitCode.UNREACHABLE if unreachable else ExitCode.DONE),
-            seconds=self.ctx.clock.monotonic() - self.began,
+        return build_end(
+            self.ctx,
+            self.began,
+            Outcome.UNREACHABLE if unreachable else Outcome.DONE,
             node=node,
             instance=self.request.instance,
             message=message,

@@ -9,14 +9,14 @@ from contextlib import AsyncExitStack
 from dataclasses import field, replace
 from pathlib import PurePosixPath
 
-from sparkctl.commands.event_stream import open_session, stream_events
+from sparkctl.commands.event_stream import build_end, open_session, stream_events
 from sparkctl.commands.history_writer import OperationSubject, record_operation
 from sparkctl.commands.model_places import ModelPlaces, find_model_places, load_all_profiles
 from sparkctl.commands.node_lock import acquire_node_lock
 from sparkctl.commands.request import Request, list_flags
 from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext
-from sparkctl.errors import ContainerNotFound, ExitCode, OperationRefused, SparkctlError
+from sparkctl.errors import ContainerNotFound, OperationRefused, SparkctlError
 from sparkctl.history.model import OperationKind
 from sparkctl.model.container import Container
 from sparkctl.model.events import CommandEnded, Emit, Event, Outcome, WarningEmitted
@@ -145,11 +145,9 @@ class RemoveModel(Request):
     profiles: Sequence[Profile] = field(default_factory=load_all_profiles)
 
     def format_as_command(self) -> tuple[str, ...]:
-        """Return the words of its command line."""
         return ("models", "remove", self.name, *self.format_node_options(), *list_flags({"--dry-run": self.dry_run}))
 
     def run(self, ctx: CommandContext) -> AsyncGenerator[Event, None]:
-        """Remove it."""
         return remove_model(ctx, self)
 
 
@@ -182,11 +180,10 @@ def remove_model(ctx: CommandContext, request: RemoveModel) -> AsyncGenerator[Ev
                 answer = await places.run_program(session, "remove", _REMOVE_TIMEOUT_SECONDS, place=model.place)
                 if error := answer.get("error"):
                     raise OperationRefused(f"{model.place} on {node.name} stays: {sanitize_line(str(error))}", None)
-        return CommandEnded(
-            ts=ctx.clock.unix_time(),
-            outcome=Outcome.PLANNED if request.dry_run else Outcome.DONE,
-            exit_code=int(ExitCode.DONE),
-            seconds=ctx.clock.monotonic() - began,
+        return build_end(
+            ctx,
+            began,
+            Outcome.PLANNED if request.dry_run else Outcome.DONE,
             node=node.name,
             message=f"{'would remove' if request.dry_run else 'removed'} {what}{named}",
         )

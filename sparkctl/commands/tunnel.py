@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
 
-from sparkctl.commands.event_stream import open_session, stream_events
+from sparkctl.commands.event_stream import build_end, open_session, stream_events
 from sparkctl.commands.request import Request
 from sparkctl.commands.start.start_request import StartInstance
 from sparkctl.concurrency import gather_or_cancel, run_until_first
@@ -39,12 +39,10 @@ class OpenTunnel(Request):
     port: int | None = None
 
     def format_as_command(self) -> tuple[str, ...]:
-        """Return the words of its command line."""
         port = () if self.port is None else ("--port", str(self.port))
         return ("tunnel", self.instance, *self.format_node_options(), *port)
 
     def run(self, ctx: CommandContext) -> AsyncGenerator[Event, None]:
-        """Open it, and keep it open."""
         return open_tunnel(ctx, self)
 
 
@@ -56,14 +54,7 @@ def open_tunnel(ctx: CommandContext, request: OpenTunnel) -> AsyncGenerator[Even
         async with AsyncExitStack() as stack:
             session, port = await _find_endpoint(stack, ctx, request, emit)
             await Tunnel(ctx, request, session, port, emit).keep_open()
-        return CommandEnded(
-            ts=ctx.clock.unix_time(),
-            outcome=Outcome.DONE,
-            exit_code=0,
-            seconds=ctx.clock.monotonic() - began,
-            node=session.node.name,
-            instance=request.instance,
-        )
+        return build_end(ctx, began, Outcome.DONE, node=session.node.name, instance=request.instance)
 
     return stream_events(ctx, run_tunnel, request.instance, on_interrupt=None)
 
@@ -168,7 +159,6 @@ class Tunnel:
             self._is_lost.set()
 
     def _report(self, state: TunnelState, detail: str | None = None) -> None:
-        """Emit a state that is new."""
         if state is self._state:
             return
         self._state = state

@@ -88,20 +88,6 @@ class BenchStore:
         finally:
             os.close(file)
 
-    def is_held(self, number: int) -> bool:
-        """Tell whether somebody on this machine measures it now."""
-        try:
-            file = os.open(self._lock_path(number), os.O_RDWR | os.O_CLOEXEC)
-        except OSError:
-            return False
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        finally:
-            os.close(file)
-        return False
-
     def _lock_path(self, number: int) -> Path:
         return self.directory / f"{number}.lock"
 
@@ -168,7 +154,6 @@ class BenchFigure(StrEnum):
 
     @property
     def is_better_when_lower(self) -> bool:
-        """Tell whether less is better."""
         return self is BenchFigure.TTFT
 
     def get_values(self, one: CellResult | DomainResult) -> Measurements | None:

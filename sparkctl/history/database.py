@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from threading import Lock
@@ -198,9 +198,8 @@ class HistoryDatabase:
             self.path, timeout=self._remaining_wait_seconds(), isolation_level=None, check_same_thread=False
         )
         file.row_factory = sqlite3.Row
-        file.text_factory = lambda text: text.decode(
-            "utf-8", "replace"
-        )  # damaged text is shown as far as it can be decoded
+        # damaged text is shown as far as it can be decoded
+        file.text_factory = lambda text: text.decode("utf-8", "replace")
         file.execute("PRAGMA synchronous = NORMAL")
         return file
 
@@ -210,7 +209,8 @@ class HistoryDatabase:
         if application == 0:
             file.execute("BEGIN")  # both of one state: another process may be making the tables
             application = _read_pragma(file, "application_id")
-            is_foreign = application not in (0, APPLICATION_ID) or (application == 0 and _has_tables(file))
+            tables = file.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+            is_foreign = application not in (0, APPLICATION_ID) or (application == 0 and tables > 0)
             file.execute("COMMIT")
         else:
             is_foreign = application != APPLICATION_ID
@@ -238,7 +238,7 @@ class HistoryDatabase:
             except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
                 if not _is_damage(error):
                     raise
-            aside = _find_unused_path(
+            aside = find_unused_path(
                 self.path.with_name(f"{DATABASE_FILE_NAME}.damaged-{time.strftime('%Y%m%d-%H%M%S')}")
             )
             for ending in _SIDE_FILE_SUFFIXES:
@@ -305,23 +305,15 @@ def _migrate_schema(file: sqlite3.Connection) -> None:
     """Upgrade the file to this version, all steps or none; two processes wait for each other."""
     file.execute("BEGIN IMMEDIATE")
     for step in SCHEMA[_read_pragma(file, "user_version") :]:
-        for statement in _split_statements(step):
+        for statement in filter(str.strip, step.split(";")):
             file.execute(statement)
     file.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     file.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
     file.execute("COMMIT")
 
 
-def _split_statements(text: str) -> Sequence[str]:
-    return [one for one in text.split(";") if one.strip()]
-
-
 def _read_pragma(file: sqlite3.Connection, name: str) -> int:
     return int(file.execute(f"PRAGMA {name}").fetchone()[0])
-
-
-def _has_tables(file: sqlite3.Connection) -> bool:
-    return bool(file.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
 
 
 def _get_error_code(error: Exception) -> int:
@@ -334,8 +326,7 @@ def _is_damage(error: Exception) -> bool:
     return isinstance(error, UnicodeDecodeError) or _get_error_code(error) in (_SQLITE_CORRUPT, _SQLITE_NOTADB)
 
 
-def _find_unused_path(path: Path) -> Path:
-    """Return an unused name."""
+def find_unused_path(path: Path) -> Path:
     found, number = path, 2
     while found.exists():
         found, number = path.with_name(f"{path.name}-{number}"), number + 1

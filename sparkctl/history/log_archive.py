@@ -124,7 +124,7 @@ class SavedLogWriter:
 
     def _replace_or_discard(self, temporary: Path, whole: bool) -> None:
         self._beside = None
-        if whole or temporary.stat().st_size > _file_size(self.path):
+        if whole or temporary.stat().st_size > (self.path.stat().st_size if self.path.exists() else 0):
             temporary.replace(self.path)
         else:
             temporary.unlink(missing_ok=True)
@@ -319,10 +319,6 @@ def _sort_newest_first(logs: Iterable[SavedLog]) -> list[SavedLog]:
     for log in sorted(found, key=lambda log: log.path.name):
         by_folder.setdefault(log.path.parent, []).append(log)
     return [by_folder[log.path.parent].pop() for log in found]
-
-
-def _file_size(path: Path) -> int:
-    return path.stat().st_size if path.exists() else 0
 
 
 def _read_modification_time(path: Path) -> float:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sparkctl.files import open_regular_file
-from sparkctl.history.database import DatabaseUnavailable, HistoryDatabase
+from sparkctl.history.database import DatabaseUnavailable, HistoryDatabase, find_unused_path
 from sparkctl.history.expected_durations import (
     compute_model_key,
     estimate_durations,
@@ -64,13 +64,8 @@ def read_legacy_starts(path: Path) -> tuple[str, list[dict[str, Any]]]:
 
 def archive_legacy_file(path: Path) -> None:
     """Rename an imported file to an unused name; a file that cannot be renamed stays and is known by its content."""
-    target, number = path.with_name(f"{path.name}.migrated"), 2
-    while target.exists():
-        target, number = path.with_name(f"{path.name}.migrated-{number}"), number + 1
-    try:
-        path.rename(target)
-    except OSError:
-        return
+    with suppress(OSError):
+        path.rename(find_unused_path(path.with_name(f"{path.name}.migrated")))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,9 +217,8 @@ class OperationHistory(LogArchive):
         from sparkctl.history import tables
 
         last: dict[str, LastStart] = {}
-        numbers: dict[
-            str, int
-        ] = {}  # of the operations: what was begun later has the higher one, whatever the clock says
+        # of the operations: what was begun later has the higher one, whatever the clock says
+        numbers: dict[str, int] = {}
         for record in self._load_start_results():
             profile, when, failed = record.get("profile"), record.get("ts"), record.get("failed")
             if not isinstance(profile, str) or not isinstance(when, int | float) or not _is_unix_time(when):
@@ -270,7 +264,7 @@ class OperationHistory(LogArchive):
         from sparkctl.history import tables
 
         with suppress(DatabaseUnavailable):
-            self._file.write_transaction(lambda file: tables.close_operation(file, key, "interrupted", why, now))
+            self._file.write_transaction(lambda file: tables.close_operation(file, key, why, now))
 
     def take_warning(self) -> str | None:
         """Return a problem with the history file that was not reported yet, None if there is none."""
@@ -292,20 +286,10 @@ class OperationHistory(LogArchive):
     ) -> tuple[OperationRecord, ...]:
         """Return operations, the latest first: of a profile or an instance, on a node, with ``failed`` or ``refused`` only
         such ones; at most ``most`` of them, -1 for all."""
-        from sparkctl.history import tables
-
-        nothing: list[StoredOperation] = []
-        found = self._file.read_transaction(
-            lambda file: tables.query_operations(
-                file, profile=profile, node=node, most=-1 if failed or refused else most
-            ),
-            nothing,
-        )
-        records = (_resolve_running_state(one) for one in found)
+        records = self._query_operations(profile=profile, node=node, most=-1 if failed or refused else most)
         if failed or refused:
-            records = (one for one in records if one.has_failed and (refused if one.is_refusal else failed))
-        wanted = list(records)
-        return tuple(wanted if most < 0 else wanted[:most])
+            records = [one for one in records if one.has_failed and (refused if one.is_refusal else failed)]
+        return tuple(records if most < 0 else records[:most])
 
     def estimate_pull_seconds(self, node: str, size: int, *, is_image: bool) -> float | None:
         """Return how long so many bytes of an image or of a model take at the rate of earlier pulls onto a node, the median
@@ -322,19 +306,19 @@ class OperationHistory(LogArchive):
 
     def get_operation(self, number: int) -> OperationRecord | None:
         """Return the operation of this number, None where there is none."""
-        from sparkctl.history import tables
-
-        nothing: list[StoredOperation] = []
-        found = self._file.read_transaction(lambda file: tables.query_operations(file, number=number), nothing)
-        return next((_resolve_running_state(one) for one in found), None)
+        return next(iter(self._query_operations(number=number)), None)
 
     def list_switch_parts(self, one: OperationRecord) -> tuple[OperationRecord, ...]:
         """Return the starts and stops of a switch, oldest first."""
+        return tuple(reversed(self._query_operations(parent=one.id)))
+
+    def _query_operations(self, **which: Any) -> list[OperationRecord]:
+        """Return what `tables.query_operations` finds, the latest first."""
         from sparkctl.history import tables
 
         nothing: list[StoredOperation] = []
-        found = self._file.read_transaction(lambda file: tables.query_operations(file, parent=one.id), nothing)
-        return tuple(_resolve_running_state(each) for each in reversed(found))
+        found = self._file.read_transaction(lambda file: tables.query_operations(file, **which), nothing)
+        return [_resolve_running_state(one) for one in found]
 
     def find_start_of(self, name: str, container: str | None) -> OperationRecord | None:
         """Return the start that made a container of an instance, with its command; None where the history has none."""
@@ -350,16 +334,10 @@ class OperationHistory(LogArchive):
     def find_last_good_start(self, one: OperationRecord) -> OperationRecord | None:
         """Return the last successful start of the same instance before this operation: on the same nodes if there was one,
         else on any; None if there was none."""
-        from sparkctl.history import tables
         from sparkctl.history.model import OperationKind
 
-        nothing: list[StoredOperation] = []
-        found = self._file.read_transaction(
-            lambda file: tables.query_operations(file, profile=one.instance or one.profile, before=one.id, most=-1),
-            nothing,
-        )
-        starts = [_resolve_running_state(each) for each in found if each.operation.kind is OperationKind.START]
-        good = [each for each in starts if each.outcome == "ready"]
+        found = self._query_operations(profile=one.instance or one.profile, before=one.id, most=-1)
+        good = [each for each in found if each.kind is OperationKind.START and each.outcome == "ready"]
         return next((each for each in good if set(each.nodes) == set(one.nodes)), good[0] if good else None)
 
     def record_engine_figures(

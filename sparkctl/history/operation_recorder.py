@@ -46,7 +46,6 @@ class OperationRecorder:
 
     @property
     def is_over(self) -> bool:
-        """Tell whether its end is known."""
         return self.operation.outcome is not None
 
     def redact_values(self, values: Iterable[str]) -> None:
@@ -103,7 +102,6 @@ class OperationRecorder:
             self._file.write_transaction(update_tables)
 
     def _redact_operation(self) -> OperationRecord:
-        """Return the operation without secrets."""
         one, scrub = self.operation, Redactor(self._secrets)
 
         def redact_field(value: str | None) -> str | None:

@@ -46,7 +46,7 @@ def diff_starts(before: OperationRecord, after: OperationRecord) -> StartDiff:
         unknown += ["the profile"] if fields is None else []
         found += fields or ()
     if before.nodes != after.nodes:
-        found.append(StartDifference("nodes", _join_node_names(before), _join_node_names(after)))
+        found.append(StartDifference("nodes", ", ".join(before.nodes), ", ".join(after.nodes)))
     for share in after.shares:
         same = next((one for one in before.shares if one.node == share.node), None)
         other = same or next(iter(before.shares), None)
@@ -133,7 +133,3 @@ def _flatten_fields(item: YamlValue, path: str = "") -> Iterator[tuple[str, str]
         yield from ((f"mounts {one.raw}", one.raw or "") for one in item.value)
     else:
         yield path, item.to_json_text() if item.raw is None else item.raw
-
-
-def _join_node_names(one: OperationRecord) -> str:
-    return ", ".join(one.nodes)

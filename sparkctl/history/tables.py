@@ -23,12 +23,8 @@ _MIN_RATED_BYTES, _MIN_RATED_SECONDS = 16 << 20, 1.0  # of a pull whose rate say
 
 _PLAIN_COLUMNS = ("profile", "instance", "hash", "text", "engine", "image", "alike", "command", "ended", "seconds", "outcome",
           "exit_code", "why", "hint")  # fmt: skip
-_END_COLUMNS = (
-    "ended",
-    "outcome",
-    "exit_code",
-    "why",
-)  # another process may have written them: the first end counts
+# another process may have written them: the first end counts
+_END_COLUMNS = ("ended", "outcome", "exit_code", "why")
 _SHARE_COLUMNS = tuple(one.name for one in fields(NodeResult) if one.name not in ("node", "instance", "parts"))
 
 
@@ -143,18 +139,18 @@ def delete_operation(file: sqlite3.Connection, key: str) -> None:
     file.execute("DELETE FROM operations WHERE key = ?", (key,))
 
 
-def close_operation(file: sqlite3.Connection, key: str, outcome: str, why: str, now: float) -> None:
+def close_operation(file: sqlite3.Connection, key: str, why: str, now: float) -> None:
     """Record the end of an operation that another process finished, and of its parts without an end or left running in the
     background. Clears the hint, which no longer applies."""
     file.execute(
-        "UPDATE operations SET outcome = coalesce(outcome, ?), ended = coalesce(ended, ?), hint = NULL, why = ? "
-        "WHERE parent = ? AND (outcome IS NULL OR (kind = 'start' AND outcome = ?))",
-        (outcome, now, why, key, outcome),
+        "UPDATE operations SET outcome = 'interrupted', ended = coalesce(ended, ?), hint = NULL, why = ? "
+        "WHERE parent = ? AND (outcome IS NULL OR (kind = 'start' AND outcome = 'interrupted'))",
+        (now, why, key),
     )
     file.execute(
-        "UPDATE operations SET outcome = coalesce(outcome, ?), ended = coalesce(ended, ?), hint = NULL, "
+        "UPDATE operations SET outcome = coalesce(outcome, 'interrupted'), ended = coalesce(ended, ?), hint = NULL, "
         "why = coalesce(why || '; ', '') || ? WHERE key = ?",
-        (outcome, now, why, key),
+        (now, why, key),
     )
 
 

@@ -226,7 +226,9 @@ class LogFeed:
         self.cursor = 0  # the number, in the reader's count, of the last line taken; once it has joined
         self._link, self._id = session.link, container_id
         self._since, self._is_short = since, analyzer is not None or tail is not None
-        self._own = stream or ContainerLogStream(session.link, container_id, since=since, tail=tail, on_gap=on_gap)
+        self._own = stream or ContainerLogStream(
+            session.link, container_id, since=since, tail=tail, on_gap=on_gap, docker=session.docker
+        )
         self._on_gap = on_gap
         self._secrets = frozenset(secrets)
         self._masker = LineMasker(self._secrets)
@@ -362,7 +364,9 @@ async def read_log(
     ``stamped``: whether each needs its timestamp.
     """
     masker = LineMasker(secrets)
-    stream = ContainerLogStream(session.link, container_id, since=since, tail=tail, stamped=stamped)
+    stream = ContainerLogStream(
+        session.link, container_id, since=since, tail=tail, stamped=stamped, docker=session.docker
+    )
     async with aclosing(stream.read_available()) as batches:
         async for lines in batches:
             yield masker.mask_batch(lines)

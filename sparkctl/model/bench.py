@@ -149,7 +149,6 @@ class DomainResult:
 
     @property
     def key(self) -> DomainKey:
-        """What it is of."""
         return DomainKey(self.domain, self.thinking)
 
 

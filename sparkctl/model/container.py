@@ -24,11 +24,8 @@ class ContainerState(StrEnum):
     UNKNOWN = "unknown"  # a state that this version of sparkctl does not know
 
 
-ENDED_STATES = (
-    ContainerState.CREATED,
-    ContainerState.EXITED,
-    ContainerState.DEAD,
-)  # these certainly have no processes
+# these certainly have no processes
+ENDED_STATES = (ContainerState.CREATED, ContainerState.EXITED, ContainerState.DEAD)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +44,6 @@ class Container:
     exit_code: int | None = None
     oom_killed: bool | None = None
     error: str | None = None
-    pid: int | None = None
     ports: tuple[int, ...] = ()  # published on the node, from both calls
     tty: bool | None = None  # its log is one stream without frames (a terminal)
     restart_count: int | None = None  # how often Docker's restart policy has started it again

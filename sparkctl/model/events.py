@@ -232,7 +232,6 @@ class FindingReported:
 
     @classmethod
     def from_finding(cls, ts: float, one: Finding) -> FindingReported:
-        """Return a finding as an event."""
         return cls(
             ts=ts,
             node=one.node,
@@ -285,7 +284,6 @@ class BenchCellMeasured:
         remaining: float | None,
         benchmark: int | None = None,
     ) -> BenchCellMeasured:
-        """Return a result as an event."""
         return cls(
             ts=ts, node=node, instance=instance, cell=one.cell, number=number, total=total, remaining=remaining, benchmark=benchmark, result=one,
             tokens_per_second=one.generation_rate.median if one.generation_rate else None,
@@ -351,7 +349,6 @@ class BenchDomainMeasured:
         remaining: float | None = None,
         benchmark: int | None = None,
     ) -> BenchDomainMeasured:
-        """Return a result as an event."""
         return cls(
             ts=ts, node=node, instance=instance, number=number, total=total, remaining=remaining, benchmark=benchmark, result=one,
             domain=one.domain, thinking=one.thinking,

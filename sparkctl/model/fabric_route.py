@@ -64,7 +64,6 @@ class RouteEnd:
 
     @property
     def rdma_devices(self) -> tuple[str, ...]:
-        """The RDMA devices of its lanes."""
         return tuple(lane.device for lane in self.lanes if lane.device is not None)
 
 
@@ -81,7 +80,6 @@ class FabricRoute:
 
     @property
     def head_end(self) -> RouteEnd:
-        """The end of rank 0."""
         return self.ends[0]
 
     def get_route_end(self, node: NodeName) -> RouteEnd:

@@ -186,7 +186,6 @@ class MemoryFit:
 
     @property
     def summary_sentence(self) -> str:
-        """The answer as a sentence."""
         spare, needs, it = format_gib(self.margin or 0), "", self.profile
         if self.sparks > 1:
             needs = f"{self.profile} needs {self.sparks} Sparks: "
@@ -202,14 +201,10 @@ class MemoryFit:
             case FitOutcome.SHORT:
                 return f"{needs}{it} does not fit on {self.node}: {self.shortfall_phrase}"
             case FitOutcome.SEVERAL:
-                return f"{self.profile} does not fit on {self.node} alone: it needs {self.sparks} Sparks{self.share_phrase}"
+                share = "" if self.needed_bytes is None else f", {format_gib(self.needed_bytes)} on each"
+                return f"{self.profile} does not fit on {self.node} alone: it needs {self.sparks} Sparks{share}"
             case FitOutcome.UNKNOWN:
                 return f"{needs}whether {it} fits on {self.node} is not known"
-
-    @property
-    def share_phrase(self) -> str:
-        """What each of several Sparks needs, as a phrase; empty if not known."""
-        return "" if self.needed_bytes is None else f", {format_gib(self.needed_bytes)} on each"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

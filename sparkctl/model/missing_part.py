@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from enum import StrEnum
 
 from sparkctl.model.lazy_dataclass import dataclass
@@ -121,11 +120,6 @@ class GitContext:
         """Tell whether the ref is a commit."""
         return self.ref is not None and _COMMIT.fullmatch(self.ref) is not None
 
-    @property
-    def docker_context(self) -> str:
-        """The folder, as `docker build` takes it."""
-        return str(replace(self, dockerfile=None))
-
     def __str__(self) -> str:
         place = "/".join(part for part in (self.folder, self.dockerfile) if part)
         return self.address + (f"#{self.ref or ''}:{place}" if place else f"#{self.ref}" if self.ref else "")
@@ -235,7 +229,6 @@ class MissingPart:
 
     @property
     def sentence(self) -> str:
-        """What is missing, and where it comes from."""
         origin = (
             ""
             if self.source == self.name
@@ -251,9 +244,8 @@ class MissingPart:
             origin = f"; {self.copied_from} has it, and it is copied from there"
         size = "" if self.size is None else f", {'about ' if self.is_estimate else ''}{format_size(self.size)}"
         if self.kind is PartKind.IMAGE and self.source == self.name and self.copied_from is None:
-            size = (
-                f"{size} packed" if size else ", size not known" if self.free is not None else ""
-            )  # None: `up` asks neither disk nor registry
+            # None: `up` asks neither disk nor registry
+            size = f"{size} packed" if size else ", size not known" if self.free is not None else ""
             size += "" if self.unpacked is None else f" and {format_size(self.unpacked)} unpacked"
         size += "" if self.seconds is None else f", about {format_duration(self.seconds)} at the speed of earlier pulls"
         only = "only " if self.is_too_large else ""

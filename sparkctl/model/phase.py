@@ -53,7 +53,6 @@ class PhaseDuration:
 
     @property
     def part_key(self) -> tuple[Phase, str | None]:
-        """The phase and step that identify this part."""
         return self.phase, self.step
 
 

@@ -88,7 +88,6 @@ class BenchStartQuestion:
 
     @property
     def sentence(self) -> str:
-        """The question in words."""
         where = " and ".join(self.nodes)
         if not self.stops:
             return f"Start {self.profile} on {where}, measure it, and stop it again?"
@@ -146,13 +145,10 @@ class NonInteractivePrompter:
     """Answers no and gives no password: for scripts, pipes and tests."""
 
     async def ask_yes_no(self, question: YesNoQuestion) -> bool:
-        """Return False."""
         return False
 
     async def ask_password(self, question: SudoPasswordQuestion) -> str | None:
-        """Return None."""
         return None
 
     async def ask_login(self, question: LoginQuestion) -> tuple[str, ...] | None:
-        """Return None."""
         return None

@@ -246,7 +246,6 @@ def _join_ranges(ranges: Iterable[FigureRange | None]) -> FigureRange | None:
 
 
 def format_reference_label(one: ComparableReference) -> str:
-    """Return the label's text."""
     rates = [[each.concurrency, each.generation.low, each.generation.high, each.context] for each in one.rates]
     pairs = (("length", one.accept_length), ("rate", one.accept_rate))
     more = {name: [pair.low, pair.high] for name, pair in pairs if pair is not None}

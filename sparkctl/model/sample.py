@@ -359,7 +359,6 @@ class MemoryReading:
 
     @property
     def swap_used(self) -> int:
-        """Swap in use."""
         return self.swap_total - self.swap_free
 
 

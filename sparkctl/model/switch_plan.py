@@ -68,7 +68,6 @@ class SwitchContainer:
 
     @property
     def must_stop(self) -> bool:
-        """Tell whether it must stop."""
         return bool(self.conflicts)
 
 
@@ -90,12 +89,10 @@ class NodeSwitchPlan:
 
     @property
     def stopped_containers(self) -> tuple[SwitchContainer, ...]:
-        """The containers that stop."""
         return tuple(one for one in self.tenants if one.must_stop)
 
     @property
     def remaining_containers(self) -> tuple[SwitchContainer, ...]:
-        """The containers that stay."""
         return tuple(one for one in self.tenants if not one.must_stop)
 
     @property

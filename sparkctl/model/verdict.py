@@ -175,7 +175,6 @@ class Evidence:
 
     @property
     def location(self) -> str:
-        """Where the evidence comes from, in words."""
         if self.line is None:
             return self.origin
         return f"{self.origin}, {self.line}" if self.origin == LAST_LINE_ORIGIN else f"line {self.line}"

@@ -123,7 +123,6 @@ class DoctorRuns:
 
     @property
     def all_findings(self) -> tuple[FindingReported, ...]:
-        """The findings of all nodes."""
         return tuple(one for run in self.runs.values() for one in run.findings)
 
     def get_last_run_time(self, name: NodeName) -> float | None:
@@ -183,7 +182,6 @@ class Job:
 
     @property
     def measures(self) -> bool:
-        """Whether it is a benchmark."""
         return self.started.verb == "bench"
 
     @property
@@ -227,7 +225,6 @@ class Jobs:
 
     @property
     def switch_job(self) -> Job | None:
-        """The job that runs a switch."""
         return next((job for job in self.running.values() if job.switches), None)
 
     def list_running_verbs(self, name: NodeName) -> tuple[str, ...]:
@@ -337,7 +334,6 @@ class NoticeBoard:
         return [one for one in self._notices if not one.is_old(now)]
 
     def rests_on(self, node: NodeName) -> bool:
-        """Tell whether a notice depends on an instance of a node."""
         return any(name == node for one in self._notices for name, _ in one.rests | one.failed)
 
     def drop_outdated(self, node: NodeName, instances: Iterable[InstanceView]) -> None:
@@ -358,5 +354,4 @@ class NoticeBoard:
         self._notices = [one for one in self._notices if words not in one.text]
 
     def clear(self) -> None:
-        """Remove all notices."""
         self._notices.clear()

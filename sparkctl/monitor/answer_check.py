@@ -138,7 +138,7 @@ def parse_reply(status: int, body: bytes) -> ChatReply:
                     arguments[number] = arguments.get(number, "") + str(made.get("arguments") or "")
             count = (data.get("usage") or {}).get("completion_tokens")
             tokens = count if isinstance(count, int) else tokens
-        except (ValueError, AttributeError, TypeError, RecursionError):
+        except (ValueError, AttributeError, TypeError):
             continue
     thought, mark, answer = text.rpartition("</think>")
     if mark:
@@ -224,7 +224,6 @@ def judge_stop(reply: ChatReply, limit: int) -> AnswerCheck:
 
 
 def judge_json(reply: ChatReply, asked: str) -> AnswerCheck:
-    """Judge an answer in JSON mode."""
     name = "json"
     if reply.status in _CHAT_REFUSED:
         return _note(name, "JSON mode is not offered", asked, reply.shown)
@@ -252,7 +251,6 @@ def judge_schema(reply: ChatReply, asked: str) -> AnswerCheck:
 
 
 def judge_tool_call(reply: ChatReply, asked: str, parser: str) -> AnswerCheck:
-    """Judge the answer to a question for which there is a tool."""
     name = "tool-call"
     remedy = f"check that its tool parser ({parser}) and its chat template belong to the model"
     if reply.status != 200:
@@ -287,7 +285,7 @@ def judge_context(body: bytes, promised: int | None) -> AnswerCheck | None:
     """Compare the context that /v1/models tells with that of the command; None where either is not known."""
     try:
         length = load_json(body)["data"][0]["max_model_len"]
-    except (ValueError, LookupError, TypeError, RecursionError):
+    except (ValueError, LookupError, TypeError):
         return None
     if promised is None or not isinstance(length, int) or isinstance(length, bool):
         return None
@@ -563,7 +561,7 @@ def _read_json(text: str) -> Any:
     """Return what a model's text holds as JSON, None where it is none."""
     try:
         return load_json(text)
-    except (ValueError, RecursionError):
+    except ValueError:
         return None
 
 

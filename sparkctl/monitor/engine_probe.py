@@ -155,7 +155,7 @@ async def read_served_model(
             link, port, "GET", "/v1/models", headers=headers, timeout=_NAME_TIMEOUT, marker_support=marker_support
         )
         name = load_json(answer.body)["data"][0]["id"] if answer.is_success else None
-    except (OSError, http_client.InvalidHttpResponse, ValueError, LookupError, TypeError, RecursionError, DockerError):
+    except (OSError, http_client.InvalidHttpResponse, ValueError, LookupError, TypeError, DockerError):
         return None
     return name if isinstance(name, str) else None
 
@@ -284,7 +284,7 @@ def _choice_has_token(text: str) -> bool:
             part = choice.get("message") or choice.get("delta") or choice
             if part.get("text") or part.get("content") or part.get("reasoning_content") or part.get("tool_calls"):
                 return True
-    except (ValueError, AttributeError, TypeError, RecursionError):
+    except (ValueError, AttributeError, TypeError):
         return False
     return False
 
@@ -474,7 +474,7 @@ class _ServiceAsker:
             )
         try:
             wrong = judge(load_json(answer.body))
-        except (ValueError, RecursionError):
+        except ValueError:
             wrong = f"gave {_name_content(answer.body, answer.get_header('content-type') or '')} instead of JSON"
         if wrong is not None:
             return _build_unproved(path, wrong, answer)

@@ -29,11 +29,8 @@ _MIN_DROP_BYTES = GIB // 20  # bytes; a smaller drop would be shown as 0.0
 _REPEAT_SECONDS = 2.0  # seconds before the same news is shown again
 _VERDICT_SECONDS = 60.0  # seconds until the verdict of a failure
 _STARTING_PHASES = (Phase.DROPPING_CACHES, Phase.CREATING, Phase.STARTING, Phase.LOADING, Phase.WARMING)
-_TIMED_PHASES = (
-    Phase.READY,
-    Phase.UNPROVED,
-    Phase.FAILED,
-)  # they end a start; containers in them stay until they are removed
+# they end a start; containers in them stay until they are removed
+_TIMED_PHASES = (Phase.READY, Phase.UNPROVED, Phase.FAILED)
 _LOGGED_GUARD_ACTIONS = (GuardAction.WARNED, GuardAction.KILLED, GuardAction.KILL_FAILED)
 
 
@@ -99,10 +96,6 @@ class EventLogEntry:
         within = _VERDICT_SECONDS if phase is Phase.FAILED else _REPEAT_SECONDS
         return is_same and 0 <= self.when - other.when <= within
 
-    def repeats(self, other: EventLogEntry) -> bool:
-        """Tell whether another entry says the same."""
-        return (self.node, self.what, self.news) == (other.node, other.what, other.news)
-
 
 def build_log_entry(event: Event | ContainerChanged | StartRefused | KernelEventLogged) -> EventLogEntry | None:
     """Return an event as an entry; None if it is shown elsewhere or unimportant."""
@@ -157,7 +150,7 @@ class EventLog:
         last = next((one for one in reversed(self.entries) if (one.node, one.what) == (new.node, new.what)), None)
         if last is None and isinstance(event, NodeStateChanged) and event.state is NodeState.OK:
             return  # it was never away: another connection was opened
-        if last is not None and last.repeats(new):
+        if last is not None and (last.node, last.what, last.news) == (new.node, new.what, new.news):
             return
         if last is not None and new.supersedes(last):
             self.entries.remove(last)

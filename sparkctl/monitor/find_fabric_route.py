@@ -16,16 +16,8 @@ from sparkctl.model.node import NodeName
 
 _FAST_MBIT_S = 40_000  # Mb/s: from this speed on, a port without RDMA counts as the cable, too
 _JUMBO_MTU = 9000
-_VIRTUAL_INTERFACES = (
-    "docker",
-    "br-",
-    "veth",
-    "virbr",
-    "tailscale",
-    "wg",
-    "tun",
-    "zt",
-)  # bridges and tunnels lead elsewhere
+# bridges and tunnels lead elsewhere
+_VIRTUAL_INTERFACES = ("docker", "br-", "veth", "virbr", "tailscale", "wg", "tun", "zt")
 _LAN_COST_NOTE = (
     "tensor parallel exchanges data in every layer: expect a fraction of the speed, and minutes more to load"
 )

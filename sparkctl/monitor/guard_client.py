@@ -56,7 +56,6 @@ class GuardClient:
     def __init__(
         self, session: NodeSession, streams: tuple[ByteReader, ByteWriter], on_event: GuardEventHandler
     ) -> None:
-        self.already = True  # it ran before we connected
         self._node = session.node.name
         self._reader, self._writer = streams
         self._on_event = on_event
@@ -76,9 +75,7 @@ class GuardClient:
             if started.already:  # it may have ended meanwhile, as it had nothing to watch
                 started = await _start_guard_process(session)
             streams = await _open_guard_socket(session, started)
-        link = cls(session, streams, on_event)
-        link.already = started.already
-        return link
+        return cls(session, streams, on_event)
 
     @classmethod
     async def connect_guard(
@@ -98,7 +95,6 @@ class GuardClient:
 
     @property
     def is_open(self) -> bool:
-        """Tell whether the connection to the guard is open."""
         return not self._listening.done()
 
     async def wait_closed(self) -> None:
@@ -129,7 +125,6 @@ class GuardClient:
     async def unwatch_container(
         self, container: str, why: UnwatchReason, within: float = _ANSWER_TIMEOUT_SECONDS
     ) -> GuardState:
-        """Stop watching a container."""
         return await self._request_state(within, do="unwatch", container=container, why=why)
 
     async def get_state(self, within: float = _ANSWER_TIMEOUT_SECONDS) -> GuardState:
@@ -412,7 +407,7 @@ def _decode_object(line: bytes, name: str, protocol: int) -> dict[str, object]:
         raise ValueError(f"a line of {len(line)} bytes: the guard says nothing that long")
     try:
         data = load_json(line)
-    except (ValueError, RecursionError) as wrong:
+    except ValueError as wrong:
         raise ValueError(f"not a line of the guard: {line[:80]!r}") from wrong
     if not isinstance(data, dict) or type(data.get(name)) is not int or data[name] != protocol:
         raise ValueError(f"not protocol {protocol} of the guard: {line[:80]!r}")

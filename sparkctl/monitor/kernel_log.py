@@ -135,7 +135,7 @@ def decode_kernel_log(output: bytes) -> KernelLog:
     line = next((one for one in output.split(b"\n") if b'"kernel_log"' in one), b"")
     try:
         data = load_json(line)
-    except (ValueError, RecursionError) as wrong:
+    except ValueError as wrong:
         raise ValueError("no line of the kernel's log") from wrong
     if not isinstance(data, dict) or data.get("kernel_log") != _KERNEL_LOG_PROTOCOL:
         raise ValueError("not this protocol of the kernel's log")
@@ -235,6 +235,14 @@ class KernelHistory:
         self._news_from: float | None = None
         self._read_until = -1.0  # seconds since boot of the last line that was sent
         self._counts: Counter[tuple[str, str | None]] = Counter()  # how many lines with these words were sent
+
+    def describe_gaps(self) -> str | None:
+        """Return why the kernel's log is not known, or not all of it; None if it is."""
+        if self.trouble is not None:
+            return "not readable: ! names the missing right"
+        if not self.is_read:
+            return "not read"
+        return f"of a flood of lines {self.skipped:,} were skipped" if self.skipped else None
 
     def add_sample(self, sample: Sample, boot: str | None) -> tuple[KernelEvent, ...]:
         """Add the events of a sample; return those that are news: logged since sparkctl looks."""
@@ -345,7 +353,6 @@ async def ask_kernel_log(
 
 
 def add_kernel_evidence(verdict: Verdict, log: KernelLog | None, container: Container, name: str) -> Verdict:
-    """Return the verdict with the kernel's evidence."""
     if log is not None and _went_down_with_machine(container, log):
         return _apply_reboot(verdict, log, container, name)
     if log is None or log.source is None:
@@ -459,9 +466,8 @@ def _apply_oom_kill(verdict: Verdict, kills: Sequence[KernelEvent], name: str) -
 
 def _apply_gpu_fault(verdict: Verdict, faults: Sequence[KernelEvent], name: str) -> Verdict:
     evidence = (*_build_evidence(faults), *verdict.evidence)
-    worst = next(
-        (one for one in faults if one.severity is Severity.PROBLEM), faults[0]
-    )  # the first: others follow from it
+    # the first: others follow from it
+    worst = next((one for one in faults if one.severity is Severity.PROBLEM), faults[0])
     if verdict.cause not in _OPEN_CAUSES and not (
         verdict.cause is FailureCause.GPU_FAULT and worst.severity is Severity.PROBLEM
     ):

@@ -132,10 +132,8 @@ class LivenessProbe:
     ) -> None:
         container = self._inspections.get_container(one.container_id)
         rule = None if container is None else select_probe_rule(container)
-        watched.proved, watched.patience = (
-            self._session.clock.monotonic(),
-            self._pick_probe_delay(),
-        )  # whatever the result
+        # whatever the result
+        watched.proved, watched.patience = self._session.clock.monotonic(), self._pick_probe_delay()
         if container is None or rule is None or one.port is None:
             return
         marker_support = QueryMarkerSupport()
@@ -315,9 +313,8 @@ class NodeMonitor:
     _instances: tuple[InstanceView, ...] = ()
     session: NodeSession | None = None  # while it is open
     _readings: dict[str, MeterReading] = field(default_factory=dict)
-    _probed: dict[str, ProbedEngine] = field(
-        default_factory=dict
-    )  # by container id; what was reported outlives a session
+    # by container id; what was reported outlives a session
+    _probed: dict[str, ProbedEngine] = field(default_factory=dict)
     _answers: asyncio.Event = field(default_factory=asyncio.Event)  # set while the node answers
     _listed: asyncio.Event = field(default_factory=asyncio.Event)  # set once Docker has listed containers, too
     _switch: SwitchJournalStatus | None = None  # as last reported
@@ -488,9 +485,8 @@ class NodeMonitor:
                     meters.follow_logs(self._ahead)
                     self._readings = meters.get_current_readings(self._ahead)
                 except NodeError:
-                    self._readings = dict.fromkeys(
-                        self._readings, MeterReading(None)
-                    )  # the sampler reports the same error
+                    # the sampler reports the same error
+                    self._readings = dict.fromkeys(self._readings, MeterReading(None))
                 for container, reading in self._readings.items():
                     watching.add_reading(container, reading.numbers)
                 if session.clock.monotonic() - written > _HISTORY_WRITE_SECONDS:
@@ -612,7 +608,6 @@ async def _build_listed_instance(session: NodeSession, container: Container) -> 
 
 
 def emit_meter_readings(session: NodeSession, readings: dict[str, MeterReading], emit: Callable[[Event], None]) -> None:
-    """Emit the engines' figures."""
     for container, reading in readings.items():
         emit(
             MeterArrived(

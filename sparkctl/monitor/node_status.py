@@ -427,20 +427,16 @@ async def _read_download_progress(session: NodeSession, container: Container) ->
 
 
 def _parse_download_progress(messages: Iterable[str]) -> tuple[Step | None, str | None]:
-    from sparkctl.model.text.sanitize import load_json
+    from sparkctl.model.text.sanitize import load_json_map
     from sparkctl.model.text.units import format_size
 
     done, total, waits = None, None, ""
     for text in messages:
-        try:
-            message = load_json(text)
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(message, dict):
-            total = message.get("total", total)
-            done = message.get("at", message.get("have", done))
-            waits = ", waits while an engine loads its weights" if message.get("held") is True else waits
-            waits = "" if message.get("held") is False else waits
+        message = load_json_map(text) or {}
+        total = message.get("total", total)
+        done = message.get("at", message.get("have", done))
+        waits = ", waits while an engine loads its weights" if message.get("held") is True else waits
+        waits = "" if message.get("held") is False else waits
     if not isinstance(done, int):
         return Step("model"), waits.removeprefix(", ") or None
     if not isinstance(total, int) or total <= 0:
@@ -608,9 +604,8 @@ async def _read_phase_from_log(
         return Phase.UNKNOWN, None, why_not
     if log.stopped is not None and log.fatal_line is None:
         return Phase.STOPPING, None, f"it was asked to stop; {why_not}"
-    is_worker = not (parse_rank_label(container) or "0").startswith(
-        "0"
-    )  # a worker answers no clients: its head decides
+    # a worker answers no clients: its head decides
+    is_worker = not (parse_rank_label(container) or "0").startswith("0")
     if rule.health is None and log.ready_line_seen and not is_worker:
         return Phase.READY, None, None
     return (log.phase if log.fatal_line is None else Phase.FAILED), log.step, why_not

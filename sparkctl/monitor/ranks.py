@@ -159,7 +159,6 @@ class InstanceContainers:
 
     @property
     def container_ids(self) -> frozenset[str]:
-        """The ids of its containers."""
         return frozenset(one.container.id for one in self.parts)
 
     @property
@@ -180,7 +179,6 @@ class InstanceContainers:
         return self.parts[0].container.get_label(name)
 
     def containers_on(self, node: NodeName) -> tuple[RankContainer, ...]:
-        """Return its containers on a node."""
         return tuple(one for one in self.parts if one.node == node)
 
 

@@ -73,7 +73,6 @@ class EventRecorder:
             self._on_failure(f"the recording {self.path} ends here: {error.strerror or error}")
 
     def close(self) -> None:
-        """Close the file."""
         if self._fd is not None:
             fd, self._fd = self._fd, None
             with suppress(OSError):
@@ -220,7 +219,6 @@ class RecordingPlayer:
 
     @property
     def progress(self) -> PlaybackProgress:
-        """The current position."""
         whole = self._due[-1] if self._due else 0.0
         over = self._next >= len(self._events)
         return PlaybackProgress(
@@ -249,7 +247,6 @@ class RecordingPlayer:
             await asyncio.sleep(0)
 
     def toggle_pause(self) -> None:
-        """Pause, or continue."""
         self.is_paused = not self.is_paused
         self._update_position()
         self._apply_control()

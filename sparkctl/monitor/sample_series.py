@@ -23,9 +23,8 @@ if TYPE_CHECKING:
 
 FINE_STEP, FINE_SPAN = 1.0, 900.0
 COARSE_STEP, COARSE_SPAN = 15.0, 21_600.0
-_MIN_TWO_SAMPLE_SECONDS = (
-    1.5 * FINE_STEP
-)  # the least time between a sample and the next but one: a rate of 1 s is never exact
+# the least time between a sample and the next but one: a rate of 1 s is never exact
+_MIN_TWO_SAMPLE_SECONDS = 1.5 * FINE_STEP
 _UNKNOWN_VALUE = math.nan
 
 
@@ -82,11 +81,6 @@ class SampleSeries:
         self._first: float | None = None  # on the axis
         self._made: dict[tuple[SeriesName, float, int], _BucketCache] = {}  # since the newest sample
         self._before: dict[tuple[SeriesName, float, int], _BucketCache] = {}  # the same, as it was before that
-
-    @property
-    def byte_size(self) -> int:
-        """Memory of the series in bytes; it does not change."""
-        return self._fine.byte_size + self._coarse.byte_size
 
     @property
     def span_seconds(self) -> float:
@@ -263,10 +257,6 @@ class _FineRing:
         self._columns = columns
         self._next = 0  # place of the next sample; the newest is before it
 
-    @property
-    def byte_size(self) -> int:
-        return len(self._at) * self._at.itemsize + len(self._values) * self._values.itemsize
-
     def add_values(self, at: float, values: array[float]) -> None:
         newest = (self._next - 1) % len(self._at)
         before = (newest - 1) % len(self._at)
@@ -278,14 +268,12 @@ class _FineRing:
             self._next = (place + 1) % len(self._at)
 
     def iterate_oldest_first(self, column: int) -> Iterator[tuple[float, float]]:
-        """Yield the samples from the oldest on."""
         values = _rotate_array(self._values[column :: self._columns], self._next)
         for at, value in zip(_rotate_array(self._at, self._next), values, strict=True):
             if not math.isnan(at):
                 yield at, value
 
     def iterate_newest_first(self, column: int) -> Iterator[tuple[float, float]]:
-        """Yield the samples from the newest on."""
         for back in range(1, len(self._at) + 1):
             place = (self._next - back) % len(self._at)
             at = self._at[place]
@@ -304,11 +292,6 @@ class _CoarseRing:
         self._least = _create_unknown_array("f", capacity * columns)
         self._most = _create_unknown_array("f", capacity * columns)
         self._columns = columns
-
-    @property
-    def byte_size(self) -> int:
-        arrays = (self._slot, self._counts, self._mean, self._least, self._most)
-        return sum(len(each) * each.itemsize for each in arrays)
 
     def add_values(self, at: float, values: array[float]) -> None:
         slot = int(at // COARSE_STEP)

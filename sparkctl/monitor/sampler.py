@@ -84,9 +84,8 @@ class NodeSampler:
                 if self._consecutive_failures:
                     yield await self._build_no_sample_state()
             except (ConnectionLost, NodeStarved, NodeUnreachable):
-                await (
-                    self.session.link.reconnect()
-                )  # returns at once if the connection lives and only the session was refused
+                # returns at once if the connection lives and only the session was refused
+                await self.session.link.reconnect()
             await self.session.clock.sleep(self._next_pause())
 
     def _next_pause(self) -> float:

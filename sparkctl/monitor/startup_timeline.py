@@ -26,7 +26,6 @@ class PhaseSpan:
 
     @property
     def part_key(self) -> tuple[Phase, str | None]:
-        """The key of this part of a start."""
         return self.phase, None if self.step is None else self.step.name
 
     def compute_duration(self, now: float) -> float:

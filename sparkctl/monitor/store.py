@@ -34,7 +34,6 @@ from sparkctl.model.events import (
 from sparkctl.model.finding import Finding, FindingKind, Severity, sort_by_severity
 from sparkctl.model.guard_state import GuardAction
 from sparkctl.model.instance import InstanceView
-from sparkctl.model.kernel_event import KernelEvent
 from sparkctl.model.launch_plan import ContainerLabel, LaunchPlan
 from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.node import NodeName, NodeState
@@ -128,17 +127,16 @@ class NodeRecord:
     numbers: dict[str, MeterArrived] = field(default_factory=dict)  # by container id
     facts: dict[str, EngineFactsReported] = field(default_factory=dict)  # by container id
     phases: dict[str, PhaseChanged] = field(default_factory=dict)  # by instance, since the last list
-    plans: dict[str, LaunchPlan] = field(default_factory=dict)
+    plans: dict[str, LaunchPlan] = field(default_factory=dict)  # of watched starts, secrets included, by instance
     timelines: dict[str, StartupTimeline] = field(default_factory=dict)  # of starts, by instance
     ready: dict[str, ReadyTime] = field(default_factory=dict)  # by instance, if it was seen becoming ready
     dropped: CachesDropped | None = None  # the last drop of its page cache
     drafting: dict[str, MeterSeries] = field(default_factory=dict)  # by container id
-    guarded: tuple[str, ...] | None = None  # instances that a guard watches
+    guarded: tuple[str, ...] | None = None  # instances that a guard watches; empty: no guard runs
     switch: SwitchJournalStatus | None = None  # the switch journal on it; None: not known
     kept: tuple[str, ...] = ()  # ids of containers that the switch keeps, at the last list and since
-    reported: dict[tuple[str, str | None], FindingReported] = field(
-        default_factory=dict
-    )  # findings of checks, not of samples
+    # findings of checks, not of samples
+    reported: dict[tuple[str, str | None], FindingReported] = field(default_factory=dict)
     health: NodeDetectors = field(default_factory=NodeDetectors)
     kernel: KernelHistory = field(default_factory=KernelHistory)
     troubles: tuple[Finding, ...] = ()
@@ -147,6 +145,15 @@ class NodeRecord:
         """Return the input of the detectors."""
         known = self.docker is not None and self.docker.known
         return NodeSnapshot(self.name, sample, self.list_instances() if known else None, tuple(self.kernel.events))
+
+    @property
+    def clock_offset(self) -> float | None:
+        """Seconds by which its clock was ahead of ours at its last sample, corrected for the transfer time; None if not known."""
+        return None if self.arrived is None else self.arrived.sample.time - self.arrived.ts
+
+    def is_listed(self, container: str) -> bool:
+        """Tell whether the last list has this container."""
+        return self.listed is not None and any(one.container_id == container for one in self.listed.instances)
 
     def mark_guard_unknown(self) -> None:
         """Forget that no guard ran: a start may have brought one since."""
@@ -230,14 +237,10 @@ class TopicKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """One change: of which kind, on which node, and of which instance if it concerns one.
-
-    ``node`` is None for `TopicKind.ACTIVITY` alone.
-    """
+    """One change: of which kind, and on which node; None for `TopicKind.ACTIVITY` alone."""
 
     what: TopicKind
     node: NodeName | None
-    instance: str | None = None
 
 
 StoreEvent = Event | JobStarted | JobEnded | NoticeShown | NoticesCleared | SwitchHidden | StartDiagnosed | StartRefused
@@ -272,7 +275,6 @@ class Store:
 
     @property
     def nodes(self) -> tuple[NodeName, ...]:
-        """The names of all known nodes."""
         return tuple(self._nodes)
 
     def apply_event(self, event: StoreEvent, job: int | None = None) -> tuple[Topic, ...]:
@@ -484,65 +486,9 @@ class Store:
             sampled=live.arrived.ts if live.arrived else None,
         )
 
-    def get_state(self, name: NodeName) -> NodeStateChanged:
-        """Return the last state of the connection. Raises KeyError."""
-        return self._nodes[name].state
-
-    def get_phase(self, name: NodeName, instance: str) -> PhaseChanged | None:
-        """Return the last phase of an instance's start since the last list, None if there was none. Raises KeyError."""
-        return self._nodes[name].phases.get(instance)
-
-    def get_startup_timeline(self, name: NodeName, instance: str) -> StartupTimeline | None:
-        """Return the timeline of the last watched start, None if there was none. Raises KeyError."""
-        return self._nodes[name].timelines.get(instance)
-
-    def get_ready_since(self, name: NodeName, instance: str) -> float | None:
-        """Return since when (unix seconds) an instance is ready, None if that was not seen. Raises KeyError."""
-        found = self._nodes[name].ready.get(instance)
-        return None if found is None else found.since
-
-    def get_last_cache_drop(self, name: NodeName) -> CachesDropped | None:
-        """Return the last reported drop of a node's page cache, None if there was none. Raises KeyError."""
-        return self._nodes[name].dropped
-
-    def get_kernel_events(self, name: NodeName) -> tuple[KernelEvent, ...]:
-        """Return what a node's kernel logged in this boot, as far as it matters. Raises KeyError."""
-        return tuple(self._nodes[name].kernel.events)
-
-    def describe_kernel_gaps(self, name: NodeName) -> str | None:
-        """Return why its kernel's log is not known, or not all of it; None if it is. Raises KeyError."""
-        kernel = self._nodes[name].kernel
-        if kernel.trouble is not None:
-            return "not readable: ! names the missing right"
-        if not kernel.is_read:
-            return "not read"
-        return f"of a flood of lines {kernel.skipped:,} were skipped" if kernel.skipped else None
-
-    def get_launch_plan(self, name: NodeName, instance: str) -> LaunchPlan | None:
-        """Return the plan of the last watched start, secrets included. Raises KeyError."""
-        return self._nodes[name].plans.get(instance)
-
-    def get_meter_series(self, name: NodeName, container: str) -> MeterSeries | None:
-        """Return the recent engine figures of a container, None if nothing is known. Raises KeyError."""
-        return self._nodes[name].drafting.get(container)
-
-    def get_guarded_instances(self, name: NodeName) -> tuple[str, ...] | None:
-        """Return the instances that a guard watches, empty if no guard runs; None if not known. Raises KeyError."""
-        return self._nodes[name].guarded
-
-    def get_sample_series(self, name: NodeName) -> SampleSeries:
-        """Return the time series of the last hours. Raises KeyError."""
-        return self._nodes[name].series
-
-    def get_clock_offset(self, name: NodeName) -> float | None:
-        """Return the seconds by which a node's clock was ahead of ours at its last sample, corrected for the transfer time;
-        None if not known. Raises KeyError."""
-        arrived = self._nodes[name].arrived
-        return None if arrived is None else arrived.sample.time - arrived.ts
-
-    def get_reported_findings(self, name: NodeName) -> tuple[FindingReported, ...]:
-        """Return the last finding of each check, for the node and for each instance. Raises KeyError."""
-        return tuple(self._nodes[name].reported.values())
+    def get_record(self, name: NodeName) -> NodeRecord:
+        """Return all that is known of a node, for reading. Raises KeyError."""
+        return self._nodes[name]
 
     @singledispatchmethod
     def _apply(self, event: StoreEvent, live: NodeRecord) -> tuple[Topic, ...]:
@@ -617,21 +563,17 @@ class Store:
     def _apply_meter_arrived(self, event: MeterArrived, live: NodeRecord) -> tuple[Topic, ...]:
         live.numbers[event.container] = event
         live.drafting.setdefault(event.container, MeterSeries()).add_meter(event.ts, event.numbers)
-        listed = live.listed.instances if live.listed else ()
-        names = [one.name for one in listed if one.container_id == event.container]
-        return tuple(Topic(TopicKind.NUMBERS, event.node, name) for name in names)
+        return (Topic(TopicKind.NUMBERS, event.node),) if live.is_listed(event.container) else ()
 
     @_apply.register
     def _apply_engine_facts_reported(self, event: EngineFactsReported, live: NodeRecord) -> tuple[Topic, ...]:
         live.facts[event.container] = event
-        listed = live.listed.instances if live.listed else ()
-        names = [one.name for one in listed if one.container_id == event.container]
-        return tuple(Topic(TopicKind.INSTANCES, event.node, name) for name in names)
+        return (Topic(TopicKind.INSTANCES, event.node),) if live.is_listed(event.container) else ()
 
     @_apply.register
     def _apply_launch_planned(self, event: LaunchPlanned, live: NodeRecord) -> tuple[Topic, ...]:
         live.plans[event.plan.instance] = event.plan
-        return (Topic(TopicKind.PHASE, event.node, event.plan.instance),)
+        return (Topic(TopicKind.PHASE, event.node),)
 
     @_apply.register
     def _apply_phase_changed(self, event: PhaseChanged, live: NodeRecord) -> tuple[Topic, ...]:
@@ -648,7 +590,7 @@ class Store:
             live.timelines.pop(event.instance, None)
         else:
             live.timelines[event.instance] = timeline
-        return (Topic(TopicKind.PHASE, event.node, event.instance),)
+        return (Topic(TopicKind.PHASE, event.node),)
 
     @_apply.register
     def _apply_transfer_progressed(self, event: TransferProgressed, live: NodeRecord) -> tuple[Topic, ...]:
@@ -662,7 +604,7 @@ class Store:
         live.phases[pulled[0]] = replace(
             live.phases[pulled[0]], step=replace(step, fraction=share), detail=f"{amount}{left}"
         )
-        return (Topic(TopicKind.PHASE, event.node, pulled[0]),)
+        return (Topic(TopicKind.PHASE, event.node),)
 
     @_apply.register
     def _apply_guard_acted(self, event: GuardActed, live: NodeRecord) -> tuple[Topic, ...]:
@@ -700,7 +642,7 @@ class Store:
 
     @_apply.register
     def _apply_log_arrived(self, event: LogArrived, live: NodeRecord) -> tuple[Topic, ...]:
-        return (Topic(TopicKind.LOG, event.node, event.instance),) if event.lines else ()
+        return (Topic(TopicKind.LOG, event.node),) if event.lines else ()
 
     @_apply.register
     def _apply_finding_reported(self, event: FindingReported, live: NodeRecord) -> tuple[Topic, ...]:
@@ -718,7 +660,7 @@ def _record_end_reason(live: NodeRecord, instance: str, why: str) -> tuple[Topic
     if phase is None:
         return ()
     live.phases[instance] = replace(phase, step=None, detail=why)
-    return (Topic(TopicKind.PHASE, live.name, instance),)
+    return (Topic(TopicKind.PHASE, live.name),)
 
 
 def _is_outdated(found: FindingReported, live: NodeRecord) -> bool:

@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sparkctl import node as node_programs
 from sparkctl.context import CommandContext
 from sparkctl.errors import OperationRefused
 from sparkctl.model.json_codec import from_json_data
@@ -19,6 +17,7 @@ from sparkctl.model.node import NodeName
 from sparkctl.model.switch_plan import FORWARD_STEPS, JournalPresence, SwitchJournal, SwitchJournalStatus, SwitchStep
 from sparkctl.model.text.sanitize import sanitize_line, truncate_text
 from sparkctl.model.text.units import format_time_of_day
+from sparkctl.node import build_script_command, read_node_script
 from sparkctl.node.node_inspection import JournalFile
 from sparkctl.transport.node_session import NodeSession
 
@@ -30,11 +29,6 @@ NO_JOURNAL = ""  # the text if there is no journal
 JOURNAL_PATH = "${XDG_STATE_HOME:-~/.local/state}/sparkctl/switch.json"  # its path as shown to the operator
 
 
-def read_journal_script() -> bytes:
-    """Return the source of `switch_journal.sh`, for the stdin of ``sh -s -- ...``."""
-    return (Path(node_programs.__path__[0]) / "switch_journal.sh").read_bytes()
-
-
 class JournalWriteResult(StrEnum):
     """What the script did. ``OTHER``: nothing, since something else is there."""
 
@@ -43,18 +37,7 @@ class JournalWriteResult(StrEnum):
     FAILED = "failed"
 
 
-def build_write_command(text: str, over: Iterable[str]) -> list[str]:
-    """Return the argv that writes the journal; with ``over`` only if one of these texts, or `NO_JOURNAL`, is there."""
-    return ["sh", "-s", "--", "write", text, *over]
-
-
-def build_remove_command(over: Iterable[str]) -> list[str]:
-    """Return the argv that removes it; ``over`` as in `build_write_command`."""
-    return ["sh", "-s", "--", "remove", *over]
-
-
 def decode_write_result(answer: bytes) -> JournalWriteResult:
-    """Return the script's result."""
     lines = answer.splitlines()
     if b"@@ written" in lines or b"@@ removed" in lines:
         return JournalWriteResult.DONE
@@ -135,29 +118,30 @@ def build_journal_view(seen: JournalFile | None) -> SwitchJournalStatus:
 
 
 async def write_journal(session: NodeSession, text: str, over: Sequence[str]) -> bool:
-    """Write the journal, completely or not at all. Return False if another text than one of ``over`` is there.
+    """Write the journal, completely or not at all. Return False if another text than one of ``over`` is there; `NO_JOURNAL` stands
+    for none.
 
     Raises `NodeError`, and `OperationRefused` if the node cannot store it.
     """
-    return await _run_journal_script(session, build_write_command(text, over), "written")
+    return await _run_journal_script(session, ["write", text, *over], "written")
 
 
 async def remove_journal(session: NodeSession, over: Sequence[str]) -> bool:
     """Remove the journal, under the same conditions as `write_journal`."""
-    return await _run_journal_script(session, build_remove_command(over), "removed")
+    return await _run_journal_script(session, ["remove", *over], "removed")
 
 
-async def _run_journal_script(session: NodeSession, argv: list[str], what: str) -> bool:
-    done = await session.run(argv, stdin=read_journal_script(), timeout=_TIMEOUT_SECONDS)
+async def _run_journal_script(session: NodeSession, words: list[str], what: str) -> bool:
+    script = read_node_script("switch_journal.sh")
+    done = await session.run(build_script_command(*words), stdin=script, timeout=_TIMEOUT_SECONDS)
     match decode_write_result(done.stdout):
         case JournalWriteResult.DONE:
             return True
         case JournalWriteResult.OTHER:
             return False
-    errors = done.stderr.decode("utf-8", "replace").strip().splitlines()
-    name = session.node.name
+    name, why = session.node.name, done.last_error
     raise OperationRefused(
-        f"the journal of the switch could not be {what} on {name}" + (f": {errors[-1]}" if errors else ""),
+        f"the journal of the switch could not be {what} on {name}" + (f": {why}" if why else ""),
         f"on {name}: df -h ~; ls -ld {JOURNAL_PATH}",
     )
 

@@ -57,12 +57,10 @@ class SwitchProgress:
 
     @property
     def is_over(self) -> bool:
-        """Tell whether the switch has ended."""
         return self.end is not None
 
     @property
     def current_step(self) -> SwitchStep | None:
-        """The current step."""
         return self.steps[-1].step if self.steps else None
 
     @property
@@ -152,7 +150,6 @@ class SwitchState:
 
     @property
     def running(self) -> SwitchProgress | None:
-        """The switch that runs now."""
         return None if self.last is None or self.last.is_over else self.last
 
     def build_running_with_stops(self) -> SwitchProgress | None:

@@ -137,9 +137,8 @@ async def _read_second_sample(session: NodeSession) -> tuple[SampleArrived, Agen
                     kernel = None if kernel is None else replace(kernel, lines=logged)
                     return replace(event, sample=replace(event.sample, kernel=kernel)), sampler.identity or AgentHello()
     except TimeoutError as late:
-        await session.run(
-            ["true"], timeout=_ALIVE_TIMEOUT_SECONDS
-        )  # a login shell that does not run our commands says so here
+        # a login shell that does not run our commands says so here
+        await session.run(["true"], timeout=_ALIVE_TIMEOUT_SECONDS)
         raise NodeStarved(
             name,
             f"the probe on {name} sent no sample within {_SAMPLE_TIMEOUT_SECONDS:.0f} s",
@@ -231,7 +230,6 @@ class NodeSupervisor:
                 self._start_follower(node)
 
     def get_node(self, name: NodeName) -> Node | None:
-        """Return a monitored node by name."""
         return self._nodes.get(name)
 
     def create_background_session(self, node: Node) -> NodeSession:
@@ -251,7 +249,6 @@ class NodeSupervisor:
         return SharedSession(session)
 
     def reconnect_node(self, name: NodeName) -> None:
-        """Reconnect to a node now."""
         node = self._nodes.get(name)
         if node is not None:
             self._stop_follower(name)

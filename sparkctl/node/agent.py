@@ -43,10 +43,8 @@ if TYPE_CHECKING:  # importing typing would cost the node a megabyte
 AGENT_PROTOCOL = 1
 DEVICE_WAIT_SECONDS = 0.25  # seconds that a sample waits for the driver and the devices before it is sent without them
 ABSENT_RETRY_SECONDS = 60.0  # seconds until an absent file is read again; an unsupported call after five times as long
-SLOW_READ_SECONDS, SLOW_READING_NAMES = (
-    5.0,
-    ("temperatures", "disks", "processes"),
-)  # seconds between two readings of what changes slowly
+# seconds between two readings of what changes slowly
+SLOW_READ_SECONDS, SLOW_READING_NAMES = 5.0, ("temperatures", "disks", "processes")
 CHUNK_BYTES = 1 << 16
 MAX_GIDS = 32  # of a table of 256: the indices in use are its first
 MAX_LISTED_ITEMS = 48  # sensors, processes: as many as a Spark has, and a limit for other machines
@@ -93,7 +91,6 @@ class KernelFile:
             return None
 
     def read_number(self) -> int | None:
-        """Return its content as a whole number."""
         text = self.read()
         try:
             return None if text is None else int(text)
@@ -286,12 +283,8 @@ def list_cpu_clusters(root: str) -> list[Json]:
 # -- who the node is, asked once
 
 SYSCTL_NAMES = ("swappiness", "min_free_kbytes", "overcommit_memory", "zone_reclaim_mode", "compaction_proactiveness")
-SYSCTL_DIRECTORIES = (
-    "/usr/lib/sysctl.d",
-    "/usr/local/lib/sysctl.d",
-    "/run/sysctl.d",
-    "/etc/sysctl.d",
-)  # the last one wins
+# the last one wins
+SYSCTL_DIRECTORIES = ("/usr/lib/sysctl.d", "/usr/local/lib/sysctl.d", "/run/sysctl.d", "/etc/sysctl.d")
 SYSCTL_LINE_PATTERN = re.compile(rb"^[ \t]*-?vm[./](\w+)[ \t]*=[ \t]*(\d+)[ \t]*$", re.MULTILINE)
 PACKAGES = {
     b"docker-ce": "docker",
@@ -1103,9 +1096,8 @@ def start_gpu_process(source: bytes | None) -> HelperChannel:
             os.dup2(nowhere, stream)
         import ctypes
 
-        ctypes.CDLL(None).prctl(
-            1, 9
-        )  # PR_SET_PDEATHSIG, SIGKILL: a hanging process ends with its parent, if anything can end it
+        # PR_SET_PDEATHSIG, SIGKILL: a hanging process ends with its parent, if anything can end it
+        ctypes.CDLL(None).prctl(1, 9)
         reading = GpuReader(source).read
         trim_memory()
         serve_requests(requests[0], answers[1], reading)
@@ -1224,7 +1216,6 @@ class NodeAgent:
                     continue
 
     def build_sample(self, now: float) -> Json:
-        """Return everything as of now."""
         self.sequence += 1
         memory, detail = parse_meminfo(self.meminfo.read())
         detail.update(parse_vmstat(self.vmstat.read()))
@@ -1327,7 +1318,6 @@ class NodeAgent:
 
 
 def encode_message(message: Json) -> bytes:
-    """Return a message as a line of the protocol."""
     line = json.dumps(dict({"probe": AGENT_PROTOCOL}, **message), separators=(",", ":"))
     return line.encode("ascii", "replace") + b"\n"
 

@@ -84,7 +84,7 @@ def decode_agent_line(line: bytes, repeated: RepeatedFields | None = None) -> Ag
     """
     try:
         data = load_json(line)
-    except (ValueError, RecursionError) as wrong:
+    except ValueError as wrong:
         raise ValueError(f"not a line of the probe: {line[:80]!r}") from wrong
     if not isinstance(data, dict) or data.get("probe") != AGENT_PROTOCOL:
         raise ValueError(f"not protocol {AGENT_PROTOCOL} of the probe: {line[:80]!r}")

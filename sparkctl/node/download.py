@@ -60,11 +60,8 @@ _PR_SET_PDEATHSIG = 1
 _OUTPUT_LOCK = threading.Lock()
 _BAD_TOKEN_WORDS = ("credentials in authorization header", "access token")  # not of a repository that is not there
 _FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
-_FULL_DISK_WORDS = (
-    "no space left on device",
-    "os error 28",
-    "disk quota exceeded",
-)  # where a client has no number for it
+# where a client has no number for it
+_FULL_DISK_WORDS = ("no space left on device", "os error 28", "disk quota exceeded")
 _BAD_PLACE = (
     errno.EROFS, errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.EXDEV, errno.ENAMETOOLONG,
     errno.EIO, errno.ELOOP,

@@ -310,7 +310,6 @@ class KernelLogReader:
         }
 
     def forget_sent(self) -> None:
-        """Forget what was sent."""
         self.waiting, self.skipped = [], 0
 
 
@@ -354,7 +353,6 @@ def open_dmesg(history: bool, follows: bool) -> LogPipe:
 
 
 def has_program(name: str) -> bool:
-    """Tell whether the node has a program."""
     return any(os.access(f"{place}/{name}", os.X_OK) for place in os.environ.get("PATH", "/usr/bin:/bin").split(":"))
 
 

@@ -27,15 +27,8 @@ PART_SUFFIXES = (".sparkctl-part", ".sparkctl-removed")
 BROUGHT_MARK = ".sparkctl-source"  # the file that `download.py` leaves in a model's directory
 _WEIGHTS = (".safetensors", ".gguf", ".bin", ".pt")
 _MODEL_FILES = (*_WEIGHTS, ".json", ".jinja", ".txt", ".md", ".py", ".model", ".tiktoken", ".png")
-_MODEL_NAMES = (
-    "license",
-    "notice",
-    "readme",
-    ".git",
-    ".sparkctl",
-    "use_policy",
-    "mmproj",
-)  # how names begin, in small letters
+# how names begin, in small letters
+_MODEL_NAMES = ("license", "notice", "readme", ".git", ".sparkctl", "use_policy", "mmproj")
 _SHARD_PATTERN = re.compile(r"-\d{5}-of-\d{5}$")
 _MIN_WEIGHTS_BYTES = 1 << 20  # of a file that counts as weights
 _MAX_ENTRIES = 2000

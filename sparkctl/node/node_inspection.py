@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sparkctl.model.lazy_dataclass import dataclass
@@ -39,11 +38,9 @@ class NodeIdentity:
 
     user: str
     home: str
-    groups: tuple[str, ...]
     host: str
     kernel: str
     machine: str
-    boot_id: str
     product: str
     driver: str
     os: str
@@ -163,7 +160,6 @@ class SharedMemoryFile:
 
     path: str
     inode: tuple[int, int]
-    owner: int
     size: int
     born: float | None
     users: frozenset[int] = frozenset()
@@ -209,16 +205,6 @@ class NodeInspection:
         if gpu is None:
             return None
         return gpu + (cpu or 0) if gpu or cpu is not None else None
-
-
-def read_inspection_script() -> bytes:
-    """Return the script's source, for the stdin of ``sh -s -- SECTION...``."""
-    return (Path(__file__).parent / "node_inspection.sh").read_bytes()
-
-
-def build_inspection_command(*sections: str) -> list[str]:
-    """Return the argv that runs the script for these sections."""
-    return ["sh", "-s", "--", *sections]
 
 
 def decode_inspection(answer: bytes) -> NodeInspection:
@@ -319,11 +305,9 @@ def _parse_identity(body: str | None) -> NodeIdentity | None:
     return NodeIdentity(
         user=word.get("user", ""),
         home=word.get("home", ""),
-        groups=tuple(word.get("groups", "").split()),
         host=word.get("host", ""),
         kernel=word.get("kernel", ""),
         machine=word.get("machine", ""),
-        boot_id=word.get("boot", ""),
         product=word.get("product", ""),
         driver=word.get("driver", ""),
         os=word.get("os", ""),
@@ -625,11 +609,10 @@ def parse_shared_memory(body: str | None) -> tuple[SharedMemoryFile, ...] | None
     found = []
     for one in re.findall(r"^file (\d+) (\d+) (\d+) (\d+) (\S+) (/dev/shm/.*)$", body, re.MULTILINE):
         inode, born = (int(one[0]), int(one[1])), one[4]
-        since = float(born) if born.isdigit() and int(born) else None  # stat prints 0 or - if not known
+        is_number = born.replace(".", "", 1).isdecimal()
+        since = float(born) or None if is_number else None  # stat prints 0 or - if not known
         users_ = frozenset(users.get(inode, ()))
         found.append(
-            SharedMemoryFile(
-                path=one[5], inode=inode, owner=int(one[2]), size=int(one[3]) * _BLOCK_BYTES, born=since, users=users_
-            )
+            SharedMemoryFile(path=one[5], inode=inode, size=int(one[3]) * _BLOCK_BYTES, born=since, users=users_)
         )
     return tuple(found)

@@ -33,9 +33,8 @@ for section in "$@"; do
     identity)
       echo "@@ identity"
       user=$(id -un)
-      echo "user $user"; echo "home $HOME"; echo "groups $(id -nG)"; echo "time $(date +%s)"
+      echo "user $user"; echo "home $HOME"; echo "time $(date +%s)"
       uname -nrm | { read -r host kernel machine; echo "host $host"; echo "kernel $kernel"; echo "machine $machine"; }
-      first_line /proc/sys/kernel/random/boot_id; echo "boot $line"
       first_line /sys/class/dmi/id/product_family; echo "product $line"
       first_line /proc/driver/nvidia/version # ... Kernel Module for aarch64  580.95.05  Release Build ...
       for word in ${line#*Module}; do case $word in [0-9]*.[0-9]*) echo "driver $word"; break ;; esac; done
@@ -52,7 +51,7 @@ for section in "$@"; do
     shm)
       echo "@@ shm"
       find /dev/shm -xdev -type f ! -name '*
-*' -exec stat -c 'file %d %i %u %b %W %n' {} + 2>/dev/null | head -n 2000
+*' -exec stat -c 'file %d %i %u %b %.W %n' {} + 2>/dev/null | head -n 2000
       grep -s -o -E '[0-9a-f]+:[0-9a-f]+ [0-9]+ +/dev/shm/.*' /proc/[0-9]*/maps | sort -u | head -n 5000
       find /proc/[0-9]*/fd -maxdepth 1 -lname '/dev/shm/*' -exec stat -L -c 'open %d %i %n' {} + 2>/dev/null | head -n 5000 ;;
     gpu)

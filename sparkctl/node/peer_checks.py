@@ -5,9 +5,8 @@ output.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import field
-from pathlib import Path
 
 from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.text.sanitize import sanitize_line
@@ -38,7 +37,6 @@ class PingTarget:
 
     @property
     def script_argument(self) -> str:
-        """The script's argument for it."""
         return f"{self.interface} {self.own} {self.peer} {self.size} {self.device or '-'}"
 
 
@@ -59,16 +57,6 @@ class PingReport:
     large: dict[tuple[str, str], PingReply] = field(default_factory=dict)
     carriers: dict[str, bool] = field(default_factory=dict)
     rdma: dict[str, str] = field(default_factory=dict)
-
-
-def read_ping_script() -> bytes:
-    """Return the script, for the stdin of ``sh -s -- LANE...``."""
-    return (Path(__file__).parent / "peer_ping.sh").read_bytes()
-
-
-def build_ping_command(targets: Sequence[PingTarget]) -> list[str]:
-    """Return the argv that checks these targets."""
-    return ["sh", "-s", "--", *(target.script_argument for target in targets)]
 
 
 def decode_ping_report(answer: bytes) -> PingReport:

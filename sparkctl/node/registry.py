@@ -64,7 +64,6 @@ class Registry:
         self._opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=context))
 
     def get_json(self, path: str, accept: tuple[str, ...]) -> tuple[Json, Any]:
-        """Return a JSON object and its headers."""
         data, headers, _ = self._get(path, {"Accept": ", ".join(accept)}, _MAX_MANIFEST_BYTES)
         return _parse_object(data), headers
 

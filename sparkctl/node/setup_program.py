@@ -7,10 +7,10 @@ from base64 import b64decode, encodebytes
 from collections.abc import Iterable, Sequence
 from dataclasses import field
 from itertools import pairwise
-from pathlib import Path
 
 from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.text.sanitize import sanitize_line
+from sparkctl.node import read_node_script
 
 SCRIPT_MARKER = "# sparkctl setup 1"
 ABSENT = "none"  # the sum of a file that is not there
@@ -54,7 +54,7 @@ class SetupReport:
 
 def build_program(*calls: str) -> bytes:
     """Return the program for the stdin of ``sh -s``."""
-    return "\n".join([_read_script(), *calls, 'echo "@@ end"', ""]).encode()
+    return "\n".join([read_node_script("setup_node.sh").decode(), *calls, 'echo "@@ end"', ""]).encode()
 
 
 def call(function: str, *words: str, text: str | None = None) -> str:
@@ -68,7 +68,9 @@ def call(function: str, *words: str, text: str | None = None) -> str:
 
 def arm_cable(path: str, lanes: Iterable[str], limit: float) -> str:
     """Return the call that arms the way back: the node has gone back by itself when ``limit`` seconds are over."""
-    program = "\n".join([_read_script(), call("go_back_after", f"{limit - WAY_BACK_SECONDS:g}", path), ""])
+    program = "\n".join(
+        [read_node_script("setup_node.sh").decode(), call("go_back_after", f"{limit - WAY_BACK_SECONDS:g}", path), ""]
+    )
     return call("arm_cable", path, *lanes, text=program)
 
 
@@ -119,7 +121,3 @@ def _decode_text(lines: Sequence[str], digest: str) -> str | None:
         return b64decode("".join(lines)).decode("utf-8", "surrogateescape")
     except ValueError:
         return None
-
-
-def _read_script() -> str:
-    return (Path(__file__).parent / "setup_node.sh").read_text()

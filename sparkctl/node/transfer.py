@@ -83,13 +83,11 @@ def write_message(**words: Any) -> None:
     line = json.dumps(words).encode() + b"\n"
     with _STDOUT_LOCK:
         while line:
-            line = line[
-                os.write(1, line) :
-            ]  # a line that fits into the pipe is not mixed with those of other processes
+            # a line that fits into the pipe is not mixed with those of other processes
+            line = line[os.write(1, line) :]
 
 
 def report_error(error: TransferError | OSError) -> None:
-    """Print an error for the operator."""
     write_message(error=str(error)[:2000], number=error.errno, kind=getattr(error, "kind", "broken"))
 
 
@@ -154,7 +152,6 @@ class PeerStream:
             return self.link.unwrap()
 
     def close(self) -> None:
-        """End it."""
         self.link.close()
 
 
@@ -303,13 +300,11 @@ class PeerListener:
             stream.close()
 
     def remove_handshake(self, link: ssl.SSLSocket) -> None:
-        """Remove a finished handshake."""
         with self.lock, contextlib.suppress(ValueError):
             self.greeting.remove(link)
 
 
 def open_listening_socket(address: str) -> socket.socket:
-    """Return a listening socket."""
     server = socket.socket()
     server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     server.bind((address, 0))

@@ -19,9 +19,9 @@ from sparkctl.profiles.yaml_reader import FileIssue, FilePosition, InvalidFile, 
 # ${NAME} or ${NAME:-default}; $${ is a dollar sign before a brace.
 REFERENCE_PATTERN = re.compile(r"\$\$\{|\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*+)(?::-(?P<default>[^}]{0,4096}+))?\}")
 _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-# In shell or compose text: $NAME, ${NAME}, ${NAME:-default}, ${NAME-default}, ${NAME:?words}, ${NAME?words}.
-_SHELL_VARIABLE = re.compile(
-    r"\$(?:(?P<bare>[A-Za-z_][A-Za-z0-9_]*)|\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)"
+# In compose text: $NAME, ${NAME}, ${NAME:-default}, ${NAME-default}, ${NAME:?words}, ${NAME?words}; $$ is a dollar sign.
+_COMPOSE_VARIABLE = re.compile(
+    r"\$\$\{?|\$(?:(?P<bare>[A-Za-z_][A-Za-z0-9_]*)|\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)"
     r"(?:(?P<how>:?[-?+=])(?P<words>[^{}]*))?\})"
 )
 
@@ -69,22 +69,15 @@ def format_reference(name: str, default: str | None = None) -> str:
     return f"${{{name}}}" if default is None or set(default) & set("{}") else f"${{{name}:-{default}}}"
 
 
-def convert_shell_references(text: str, known: Mapping[str, str], *, dollar: str) -> str:
-    """Return shell-like text in a profile's notation, variables in ``known`` replaced. ``dollar``: a literal dollar sign of the source."""
+def convert_compose_references(text: str, known: Mapping[str, str]) -> str:
+    """Return a compose file's text in a profile's notation, variables in ``known`` replaced; ``$$`` is a literal dollar sign."""
     out, end = "", 0
-    for match in _find_variables(text, dollar):
+    for match in _COMPOSE_VARIABLE.finditer(text):
         out += escape_references(text[end : match.start()])
         end = match.end()
-        if dollar and match[0].startswith(dollar):
-            out += escape_references(match[0].removeprefix(dollar[1:]))
-        else:
-            out += _convert_variable(match, known)
+        is_literal = match[0].startswith("$$")
+        out += escape_references(match[0][1:]) if is_literal else _convert_variable(match, known)
     return out + escape_references(text[end:])
-
-
-def _find_variables(text: str, dollar: str) -> list[re.Match[str]]:
-    pattern = re.compile(rf"{re.escape(dollar)}\{{?|{_SHELL_VARIABLE.pattern}") if dollar else _SHELL_VARIABLE
-    return list(pattern.finditer(text))
 
 
 def _convert_variable(match: re.Match[str], known: Mapping[str, str]) -> str:

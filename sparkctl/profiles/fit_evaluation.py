@@ -144,8 +144,7 @@ def count_weight_shards(profile: Profile, words: CommandFlags) -> int:
 
 
 def _count_copies(words: CommandFlags) -> int:
-    """Return how many copies of all but the experts are among the weight shards: with expert parallelism, and where each rank has
-    the attention of its own requests."""
+    """Return how many copies of all but the experts the shards hold: with expert parallelism, or attention by rank."""
     copies = words.get_count(*_DATA_PARALLEL_FLAGS) or 1
     is_split = words.get_count(*_TENSOR_PARALLEL_FLAGS) is None and words.get_count(*_PIPELINE_PARALLEL_FLAGS) is None
     if words.has_flag("enable-dp-attention") or (is_split and words.has_flag(*_EXPERT_PARALLEL_FLAGS)):

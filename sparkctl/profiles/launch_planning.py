@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 
 from sparkctl import __version__
-from sparkctl.engines import engine_flags
+from sparkctl.engines import engine_flags, load_engine
 from sparkctl.engines.base import Engine, EngineRank
 from sparkctl.errors import InvalidInput
 from sparkctl.model.launch_plan import ContainerLabel, GuardRule, LaunchPlan, Mount, ReadinessRule, resolve_node_port
@@ -61,7 +61,6 @@ def build_launch_plan(
     home: str,
     operator: str,
     environ: Mapping[str, str],
-    engine: Engine,
     place: RankPlacement | None = None,
     generated_key: str | None = None,
 ) -> LaunchPlan:
@@ -72,7 +71,7 @@ def build_launch_plan(
 
     Raises `InvalidInput` for an unset ``${VAR}``, an unreadable env_file, or a mount that is not valid on the node.
     """
-    box, rules = profile.container, profile.start
+    box, rules, engine = profile.container, profile.start, load_engine(profile.engine)
     instance = profile.name
     port = profile.port or engine.defaults.port
     env = resolve_engine_env(profile, environ)

@@ -86,8 +86,7 @@ def _iter_hashed_fields(section: FileSection) -> Iterator[FileField]:
 
 
 def _collect_nondefault_fields(value: Any, names: frozenset[str] | None = None) -> Any:
-    """Return the fields that differ from their defaults, so that a field added later does not change older hashes. ``names``:
-    the only ones of the value itself that count."""
+    """Return the fields that differ from their defaults: a new field changes no older hash. ``names``: of the value itself, these alone."""
     if value is None or isinstance(value, str | int | float):
         return value
     if isinstance(value, tuple):
@@ -330,8 +329,7 @@ _MEASURED_WITH = ("engine", "image", "model", "nodes", "command", "args", "env")
 
 
 def merge_profile_layer(base: YamlValue, top: YamlValue) -> YamlValue:
-    """Merge a variant or a ``--set`` over a profile. Where it changes what a speed hangs on and brings no ``reference``
-    of its own, the base's is kept as one of other settings."""
+    """Merge a variant or ``--set`` over a profile; a kept ``reference`` is one of other settings where they change the speed."""
     merged = merge_profile_trees(base, top)
     kept = merged.entries.get("reference")
     changed = [

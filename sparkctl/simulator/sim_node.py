@@ -84,7 +84,7 @@ def format_shared_memory(node: SimNode) -> list[str]:
     """Return the files in /dev/shm as the node inspection prints them."""
     lines = ["@@ shm"]
     for path, one in sorted(node.remains.files.items()):
-        lines.append(f"file {TMPFS_DEVICE} {one.inode} 0 {one.size // 512} {one.born:.0f} {path}")
+        lines.append(f"file {TMPFS_DEVICE} {one.inode} 0 {one.size // 512} {one.born:.9f} {path}")
         if node.remains.sees_maps:
             lines += [f"/proc/{pid}/maps:00:{TMPFS_DEVICE:x} {one.inode}   {path}" for pid in sorted(one.users)]
     return lines

@@ -18,7 +18,6 @@ from typing import Any, Self
 
 import asyncssh
 
-from sparkctl import engines
 from sparkctl.engines.base import EngineRank
 from sparkctl.engines.simulation.engine_launch import EngineFault
 from sparkctl.engines.simulation.simulated_clock import SimClock, SimPace
@@ -346,7 +345,7 @@ def _plan_shipped_profile(name: str, place: RankPlacement | None = None) -> Laun
     where = "simulated" if place is None else place.nodes[place.rank.index]
     return build_launch_plan(
         profile, Node(name=NodeName(where), host="127.0.0.1"), home=HOME, operator=OPERATOR, environ={},
-        engine=engines.load_engine(profile.engine), place=place,
+        place=place,
     )  # fmt: skip
 
 

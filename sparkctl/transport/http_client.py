@@ -148,10 +148,8 @@ async def request_unix(
 
 _CHUNK_BYTES = 1 << 16
 _PARTS_PER_TURN = 64  # pieces
-_MAX_PARTS, _MIN_MEAN_PART_BYTES = (
-    4096,
-    64,
-)  # fragments of a response; beyond that number, their minimum average size in bytes
+# fragments of a response; beyond that number, their minimum average size in bytes
+_MAX_PARTS, _MIN_MEAN_PART_BYTES = 4096, 64
 
 
 async def send_request(

@@ -19,7 +19,7 @@ from sparkctl.errors import ExitCode, InvalidInput, OperationRefused, SparkctlEr
 from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.memory_fit import CheckpointFiles
 from sparkctl.model.missing_part import HubSource
-from sparkctl.model.text.sanitize import load_json, sanitize_line
+from sparkctl.model.text.sanitize import load_json, load_json_map, sanitize_line
 from sparkctl.node.download import DownloadError, WantedFile, choose_files, classify_refusal
 
 _DEFAULT_ENDPOINT = "https://huggingface.co"
@@ -184,14 +184,10 @@ class HubClient:
                     return None
                 if length + 8 > len(begin):
                     begin = await self._request(source, path, length + 8, is_range=True)
-                tensors = load_json(begin[8 : length + 8])
-            except (SparkctlError, ValueError, RecursionError):  # the sizes of the files are known without it
+            except SparkctlError:  # the sizes of the files are known without it
                 return None
-        return (
-            {name: one for name, one in tensors.items() if name != "__metadata__"}
-            if isinstance(tensors, dict)
-            else None
-        )
+        tensors = load_json_map(begin[8 : length + 8])
+        return None if tensors is None else {name: one for name, one in tensors.items() if name != "__metadata__"}
 
     async def _request(self, source: HubSource, path: str, limit: int, *, is_range: bool = False) -> bytes:
         headers = {"User-Agent": "sparkctl"}
@@ -270,7 +266,7 @@ def _explain_status(status: int, code: str, message: str, source: HubSource) -> 
 def _parse_object(data: bytes) -> dict[str, Any]:
     try:
         found = load_json(data)
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise HubUnreachable("the Hub's list of files cannot be read", "see HF_ENDPOINT") from error
     if not isinstance(found, dict):
         raise HubUnreachable("the Hub's list of files is not a list", "see HF_ENDPOINT")

@@ -65,7 +65,6 @@ class LocalConnection(ConnectionStatusKeeper):
         return CommandResult(*output, status if status >= 0 else None)
 
     async def start_process(self, argv: Sequence[str]) -> RemoteProcess:
-        """Start a command and keep its stdin open."""
         return _LocalProcess(await _start_process(argv, quiet=True))
 
     async def open_unix(self, path: str) -> tuple[ByteReader, ByteWriter]:
@@ -107,7 +106,6 @@ class _LocalProcess:
             return await self._process.stdout.read(long.consumed)
 
     async def write(self, data: bytes) -> None:
-        """Write to its stdin."""
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it has ended
             self._process.stdin.write(data)

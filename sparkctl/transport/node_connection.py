@@ -21,6 +21,7 @@ from sparkctl.errors import (
 )
 from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.node import Node, NodeState
+from sparkctl.model.text.sanitize import sanitize_line
 
 
 class ByteWriter(Protocol):
@@ -45,6 +46,11 @@ class CommandResult:
     stdout: bytes
     stderr: bytes
     status: int | None
+
+    @property
+    def last_error(self) -> str:
+        """The last line of its stderr, printable; empty without any."""
+        return sanitize_line(self.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2])
 
 
 class RemoteProcess(Protocol):
@@ -83,11 +89,9 @@ class ConnectionStatusKeeper:
 
     @property
     def status(self) -> ConnectionStatus:
-        """The last known state, without a check."""
         return self._status
 
     def add_status_listener(self, listener: Callable[[ConnectionStatus], None]) -> Callable[[], None]:
-        """Call ``listener`` at every change, from the event loop; the returned function removes it."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
@@ -154,7 +158,6 @@ class NodeConnection(Protocol):
 
 
 def node_state_for_error(error: NodeError) -> NodeState:
-    """Return the node state for an error."""
     if isinstance(error, NodeStarved):
         return NodeState.STARVED
     if isinstance(error, HostKeyUntrusted):

@@ -9,7 +9,6 @@ import importlib
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -28,6 +27,7 @@ from sparkctl.errors import (
 from sparkctl.model.node import Node, NodeState
 from sparkctl.model.questions import NonInteractivePrompter, Prompter
 from sparkctl.model.text.sanitize import sanitize_line, truncate_text
+from sparkctl.node import build_script_command, read_node_script
 from sparkctl.node import node_inspection as probe
 from sparkctl.transport.docker.docker_client import DockerClient
 from sparkctl.transport.node_connection import CommandResult, ConnectionStatus, NodeConnection
@@ -107,9 +107,8 @@ class NodeSession:
         self.link: NodeConnection = open_connection(node, prompter) if owner is None else owner.link
         self.docker: DockerClient = DockerClient(self.link) if owner is None else owner.docker
         self.is_over = False
-        self.home: str | None = (
-            None if owner is None else owner.home
-        )  # of the node's user, once an inspection returned it
+        # of the node's user, once an inspection returned it
+        self.home: str | None = None if owner is None else owner.home
         # container id -> start time of the container when it was found ready
         self.seen_ready: dict[str, float | None] = {} if owner is None else owner.seen_ready
         # container id -> when it was last asked for a proof of its work (by `clock`), and why it gave none
@@ -174,7 +173,7 @@ class NodeSession:
 
         Raises `NodeError` if the answer is not in the expected form, `NodeStarved` if it does not answer in time.
         """
-        argv, script = probe.build_inspection_command(*sections), probe.read_inspection_script()
+        argv, script = build_script_command(*sections), read_node_script("node_inspection.sh")
         try:
             done = await self.run(argv, stdin=script, timeout=timeout)
         except LocalStall:
@@ -182,10 +181,10 @@ class NodeSession:
         try:
             seen = probe.decode_inspection(done.stdout)
         except ValueError as wrong:
-            errors = done.stderr.decode("utf-8", "replace").strip().splitlines()
+            why = done.last_error
             raise NodeError(
                 self.node.name,
-                f"{self.node.name} gave an unexpected answer ({wrong})" + (f": {errors[-1]}" if errors else ""),
+                f"{self.node.name} gave an unexpected answer ({wrong})" + (f": {why}" if why else ""),
                 "check whether `ssh` to it gives a working POSIX shell: sh -c 'echo ok'",
             ) from wrong
         if seen.identity is not None:
@@ -199,8 +198,8 @@ class NodeSession:
         It is the same process if it began at the same moment; where that is not known, if it has the same name."""
         node = self.node.name
         began = "-" if one.start_ticks is None else str(one.start_ticks)
-        script = (Path(probe.__file__).parent / "end_process.sh").read_bytes()
-        done = await self.run(["sh", "-s", "--", signal, str(one.pid), began, (one.name or "-")[:15]], stdin=script)
+        argv = build_script_command(signal, str(one.pid), began, (one.name or "-")[:15])
+        done = await self.run(argv, stdin=read_node_script("end_process.sh"))
         answer, _, rest = sanitize_line(done.stdout.decode("utf-8", "replace").strip()).partition(" ")
         if done.status == 0 and answer == "sent":
             return

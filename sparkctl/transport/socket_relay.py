@@ -29,9 +29,8 @@ class SocketRelay:
         self._opener = opener
         self._directory = directory
         self._server: asyncio.Server | None = None
-        self._clients = BackgroundTasks(
-            lambda _: None
-        )  # an error ends one client; `_relay_client` handles those it knows
+        # an error ends one client; `_relay_client` handles those it knows
+        self._clients = BackgroundTasks(lambda _: None)
 
     @classmethod
     async def listen_unix(cls, opener: StreamOpener) -> SocketRelay:
@@ -147,9 +146,7 @@ class HeaderWriter:
         await self._writer.drain()
 
     def write_eof(self) -> None:
-        """End the request."""
         self._writer.write_eof()
 
     def close(self) -> None:
-        """End the connection."""
         self._writer.close()

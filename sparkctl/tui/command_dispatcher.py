@@ -78,7 +78,7 @@ class CommandDispatcher:
                 self._refuse_if_not_ready()  # that is the first thing to know
             raise
         if confirms is not None and isinstance(request, Request):
-            self._confirm_and_run(request, confirms)
+            panel.spawn_task(self._confirm_and_start(request, confirms))
         else:
             self.dispatch_request(request)
 
@@ -129,7 +129,7 @@ class CommandDispatcher:
         elif one.id in _LEFT_SWITCH_ACTIONS and len(request.format_as_command()) == 1 and (why := one.why_not(now)):
             raise InvalidInput(why)  # the same reason as for its key: there is nothing to confirm
         elif request.preview(now).is_required:
-            self._confirm_and_run(request, one)
+            panel.spawn_task(self._confirm_and_start(request, one))
         else:
             panel.controller.start_command(request)
 
@@ -183,11 +183,8 @@ class CommandDispatcher:
         else:
             panel.open_screen(OVERVIEW if target.verb == "status" else NODE)
 
-    def _confirm_and_run(self, request: Request, one: Action) -> None:
-        """Carry out a request after the operator has confirmed it; the default is no."""
-        self._panel.spawn_task(self._confirm_and_start(request, one))
-
     async def _confirm_and_start(self, request: Request, one: Action) -> None:
+        """Carry out a request after the operator has confirmed it; the default is no."""
         from sparkctl.tui.dialogs.prompts import CONFIRM_ANSWER, build_confirmation
 
         panel = self._panel

@@ -14,9 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from sparkctl.clock import Clock, SystemClock
-from sparkctl.commands.doctor_checks import CheckNodes
 from sparkctl.commands.request import Request
-from sparkctl.commands.stop.stop_instance import StopInstance
 from sparkctl.concurrency import BackgroundTasks
 from sparkctl.context import CommandContext, InterruptSignal
 from sparkctl.errors import InvalidInput
@@ -68,6 +66,7 @@ if TYPE_CHECKING:
     from textual.screen import ModalScreen
 
     from sparkctl.commands.start.launch_plans import ContainerLaunch
+    from sparkctl.commands.stop.stop_instance import StopInstance
     from sparkctl.model.profile import Profile
     from sparkctl.monitor.switch_progress import SwitchProgress
     from sparkctl.views.overview.tile_model import StartOffer
@@ -293,7 +292,7 @@ class PanelController:
         """Start to follow the nodes, or to play the recording."""
         recording = self._panel.setup.recording
         if recording is not None:
-            self.recorded, speed = recording()
+            self.recorded, speed = recording
             self.player = RecordingPlayer(self.clock, self.recorded, speed, self.handle_event, self.reset_state)
             self.supervisor.play_recording(self.player)
         else:
@@ -390,7 +389,7 @@ class PanelController:
 
     def find_ready_line(self, name: NodeName, instance: str) -> str | None:
         """Return the pattern of the log line that marks an instance as ready; None where it is not known."""
-        plan = self.store.get_launch_plan(name, instance) if name in self.store.nodes else None
+        plan = self.store.get_record(name).plans.get(instance) if name in self.store.nodes else None
         return plan.ready.line if plan is not None else self._ready_lines.get((name, instance))
 
     @property
@@ -437,9 +436,11 @@ class PanelController:
     # --- what the operator starts ---
 
     def start_command(self, request: Request, *, by_hand: bool = True) -> None:
+        from sparkctl.commands.stop.stop_instance import StopInstance
+
         self.is_taken_over = self.is_taken_over or by_hand
         started = self.prepare_command(request)
-        if isinstance(request, CheckNodes):
+        if started.verb == "doctor":
             self._panel.open_screen("doctor")
         if started.verb == "bench":
             self._panel.open_screen("bench")
@@ -483,6 +484,8 @@ class PanelController:
 
     def run_doctor(self, nodes: Sequence[Node]) -> None:
         """Run `doctor` on these nodes, except where it already runs."""
+        from sparkctl.commands.doctor_checks import CheckNodes
+
         wanted = [node for node in nodes if node.name not in self.store.jobs.doctor.running_nodes]
         if wanted:
             self._start_job(self.prepare_command(CheckNodes(wanted)))

@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from sparkctl.commands.start.launch_plans import preview_launch, read_node_home
 from sparkctl.errors import DockerError, NodeError, SparkctlError
 from sparkctl.model.missing_part import MissingPart, PartKind
 from sparkctl.model.node import Node, NodeName, NodeState
@@ -122,6 +121,8 @@ class MemoryEstimateCache:
         return self._homes.get(node.name)
 
     async def _fetch_home_directory(self, node: Node) -> None:
+        from sparkctl.commands.start.launch_plans import read_node_home
+
         try:
             self._homes[node.name] = await read_node_home(self._context, node)
         except SparkctlError:
@@ -147,6 +148,8 @@ class MemoryEstimateCache:
             self._schedule_repaint()
 
     def _build_launch_plans(self, wanted: Sequence[Profile], node: Node, home: str | None) -> list[LaunchPlan | None]:
+        from sparkctl.commands.start.launch_plans import preview_launch
+
         for one in wanted:
             key = one.digest, node.name, home
             if key not in self._plans:
@@ -275,7 +278,7 @@ class StartOfferCache:
 
         view = self._store.get_last_known_view(node)
         is_idle = view.instances_seen is not None and not any(one.is_alive for one in view.instances)
-        if not is_idle or self._store.get_state(node).state is not NodeState.OK:
+        if not is_idle or self._store.get_record(node).state.state is not NodeState.OK:
             return ()
         if self._profiles is None:
             if not self._is_loading:

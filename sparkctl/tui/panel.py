@@ -295,14 +295,14 @@ class Panel(App[tuple[str, ...]]):
         if self.controller is None:
             return dict.fromkeys(self.node_names)
         store = self.controller.store
-        return {name: store.get_guarded_instances(name) if name in store.nodes else None for name in self.node_names}
+        return {name: store.get_record(name).guarded if name in store.nodes else None for name in self.node_names}
 
     def list_findings(self) -> tuple[Finding, ...]:
         """Return what is wrong with the selected node; nothing where it does not answer."""
         if self.controller is None or self.selected_node not in self.controller.store.nodes:
             return ()
         view = self.controller.store.get_last_known_view(self.selected_node)
-        return view.findings if self.controller.store.get_state(view.name).state is NodeState.OK else ()
+        return view.findings if self.controller.store.get_record(view.name).state.state is NodeState.OK else ()
 
     @property
     def chosen_finding(self) -> Finding | None:

@@ -60,7 +60,7 @@ class DemoStep:
 class PanelOptions:
     """What the caller passes to the panel.
 
-    ``keys`` is the operator's keymap. ``recording`` returns the events to play and their speed, in place of live nodes.
+    ``keys`` is the operator's keymap. ``recording``: the events to play and their speed, in place of live nodes.
     ``reload`` returns the config if its file has changed, else None. ``badge`` returns a word for the header. ``story`` is
     a demo that plays until the operator starts a command.
     """
@@ -69,7 +69,7 @@ class PanelOptions:
     make_context: Callable[[Prompter], CommandContext]
     load_commands: Callable[[], CommandParser] | None = None
     keys: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    recording: Callable[[], tuple[Sequence[Event], float]] | None = None
+    recording: tuple[Sequence[Event], float] | None = None
     reload: Callable[[], Config | None] | None = None
     clock: Clock | None = None
     readonly: bool = False

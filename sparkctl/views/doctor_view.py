@@ -51,8 +51,7 @@ _PLACEHOLDER_PATTERN = re.compile(r"\b[A-Z]{3,}\b")
 
 @dataclass(frozen=True, slots=True)
 class DoctorFinding:
-    """One finding. ``is_live``: the samples show it now; otherwise `doctor` found it in its last run. ``since`` is
-    text. ``folded``: the good findings that it stands for."""
+    """One finding. ``is_live``: the samples show it; else `doctor` found it. ``since``: text. ``folded``: good findings it stands for."""
 
     found: FindingReported
     is_live: bool
@@ -104,8 +103,7 @@ class DoctorProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DoctorScreenModel:
-    """The state of the doctor screen. ``when``: end of the oldest node's examination, Unix time in seconds;
-    ``running``: nodes being examined; ``pattern``: the filter."""
+    """The doctor screen's state. ``when``: end of the oldest node's examination, Unix seconds; ``running``: nodes being examined."""
 
     entries: tuple[DoctorFinding, ...] = ()
     when: float | None = None

@@ -77,8 +77,7 @@ def api_key_variable(one: ServedEndpoint) -> str:
 
 
 def _make_variable_prefix(one: ServedEndpoint) -> str:
-    """Return the prefix of an endpoint's variables. Prefixes of well-known services are never used for a container of
-    that name: their clients would send their keys to it."""
+    """Return the prefix of an endpoint's variables, never a known service's: its clients would send their keys there."""
     own = _to_variable_name(one.instance)
     return f"{own}_{_to_variable_name(one.node)}" if own in _WELL_KNOWN_SERVICES else own
 
@@ -89,8 +88,7 @@ def _to_variable_name(text: str) -> str:
 
 
 def _format_env(served: Sequence[ServedEndpoint], default: ServedEndpoint | None) -> list[str]:
-    """Return all endpoints as shell variables, each with its own prefix; the default one also as OPENAI_*. The first
-    endpoint of a name gets the name."""
+    """Return all endpoints as shell variables with own prefixes; the default one also as OPENAI_*. The first of a name gets it."""
     lines: list[str] = []
     taken: set[str] = set()
     for one in served:
@@ -220,8 +218,7 @@ def _format_opencode(served: Sequence[ServedEndpoint], default: ServedEndpoint |
 
 
 def _format_claude_code(served: Sequence[ServedEndpoint], default: ServedEndpoint | None) -> list[str]:
-    """Return a settings.json. Claude Code speaks to one server, whose root it asks for /v1/messages, and asks for each tier
-    of model by a name of its own."""
+    """Return a settings.json: one server, whose root gets /v1/messages, and a model's name for each tier."""
     one = default
     if one is None or not one.models:
         return ["{}"]

@@ -147,8 +147,7 @@ def explain_finding(check: str) -> str | None:
 
 
 def render_finding(found: FindingReported, seen: str, columns: int, *, is_read: bool = False) -> list[TextRow]:
-    """Return one finding whole: what is wrong (unless a list shows it: ``is_read``), when it was ``seen`` and by which
-    figures, why it matters, and what to do."""
+    """Return what is wrong (unless ``is_read`` in a list), when it was ``seen``, its figures, why it matters, what to do."""
     parts = [
         ("what", "" if is_read else found.message, TextStyle.VALUE),
         ("seen", " · ".join([seen, *map(str, found.evidence)]), TextStyle.LABEL),

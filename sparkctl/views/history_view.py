@@ -196,8 +196,7 @@ def build_operation_sections(
     changes: StartDiff | None,
     parts: Sequence[OperationRecord] = (),
 ) -> tuple[DetailSection, ...]:
-    """Return all details of one operation. ``worked``: the last good start before it; ``changes``: the differences
-    since then; ``parts``: the operations of a switch."""
+    """Return all details of an operation. ``worked``: the last good start before; ``changes``: since then; ``parts``: of a switch."""
     sections = [
         DetailSection(f"{one.id}: {describe_verb(one)} of {describe_subject(one)}", tuple(_render_head(one))),
         DetailSection("how it ended" if one.has_succeeded else "why", tuple(_render_reason(one))),
@@ -530,8 +529,7 @@ class OperationDetail:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryScreenModel:
-    """The state of the history screen. ``operations`` is None before it is read. ``detail``: details of the selected
-    one, if read. ``trouble``: what is wrong with the file."""
+    """``operations``: None before they are read. ``detail``: of the selected one, if read. ``trouble``: what is wrong with the file."""
 
     operations: tuple[OperationRecord, ...] | None
     chosen: int | None = None
@@ -607,8 +605,7 @@ _SHORT_END_TITLE = "ended"
 
 
 def _format_page_table(made: Sequence[HistoryRow], columns: int) -> tuple[list[tuple[str, ...]], list[int]]:
-    """Return the columns of each entry, and their widths. On a narrow screen the usual time goes first, then a long title, then
-    names are cut, then the duration goes."""
+    """Return each entry's columns and their widths; what is too wide loses usual times, a long title, ends of names, durations."""
     room = columns - 5
     fields: list[tuple[str, ...]] = [
         (one.when[5:], one.what, one.profile, one.nodes, one.outcome, one.took) for one in made
@@ -698,8 +695,7 @@ def _find_section_share(section: DetailSection, one: OperationRecord) -> NodeRes
 
 
 def render_phase_bars(one: OperationRecord, share: NodeResult, columns: int) -> list[TextRow]:
-    """Return each phase with its duration, a bar and the usual duration; repeated phases are matched in order. Phases
-    that took much longer than usual stand out."""
+    """Return each phase with its duration, a bar and the usual duration, matched in order; late ones stand out."""
     from sparkctl.views.text.charts import render_gauge
 
     left = list_expected_durations(one, share)

@@ -363,8 +363,7 @@ def _render_folded_plan(scene: InstanceScreenModel, space: DrawArea) -> list[Row
 
 
 def _build_live_charts(scene: InstanceScreenModel, space: DrawArea) -> list[RowBlock]:
-    """Return the curves of an instance that answers: decoding and acceptance, bandwidth and KV cache, first token and GPU,
-    power and heat; none of what was never read."""
+    """Return the curves of an instance that answers, without those never read: speeds, bandwidth, KV cache, first token, GPU."""
     one, seen = scene.one, scene.seen
     series = None if one is None else seen.drafting.get(one.container_id or "")
     if one is None or one.phase is not Phase.READY or series is None or not seen.is_known:
@@ -804,8 +803,7 @@ def render_step_cost(numbers: EngineMeter, per_step: DecodeStepSpec | None) -> T
 
 
 def render_memory_claim(one: InstanceView, total: int | None, space: DrawArea) -> list[TextRow]:
-    """Return the memory held against the expected memory, on the scale of the memory bar; nothing if neither is
-    known. A small difference gets no words."""
+    """Return the held memory against the expected, on the memory bar's scale; nothing if neither is known."""
     if one.memory is None:
         if one.expected is None:
             return []

@@ -253,8 +253,7 @@ def _make_block(spare: int, *rows: TextRow) -> RowBlock:
 
 
 def _render_cores(sample: Sample, space: DrawArea, *, has_core_rows: bool) -> list[TextRow]:
-    """Return the load of each cluster of cores: with the numbers of its cores where each has a row below, else with a bar for each
-    core, as high as its load."""
+    """Return each cluster's load: with its cores' numbers where each has a row below, else with a bar for each core."""
     cpu = sample.cpu
     if cpu is None or not cpu.cores:
         return []

@@ -158,8 +158,7 @@ _MAX_BAR_COLUMNS = 44
 def render_switch_plan(
     plan: SwitchPlan, bars: Mapping[NodeName, MemoryBar], columns: int, *, has_begun: bool
 ) -> list[TextRow]:
-    """Return every Spark of a plan before and after the switch; ``bars`` is its last known memory. Until the switch
-    ``has_begun``, "before" is now."""
+    """Return each Spark before and after the switch; ``bars``: its last known memory. Before it ``has_begun``, "before" is now."""
     make = _render_columns if columns >= SIDE_BY_SIDE_COLUMNS else _render_stacked
     was = "before" if has_begun else "now"
     return [each for change in plan.changes for each in make(change, bars, columns, was)]

@@ -151,8 +151,7 @@ def _render_page(scene: SwitchScreenModel, columns: int, lines: int) -> ScrollPa
 
 
 def _render_running(progress: SwitchProgress, scene: SwitchScreenModel, columns: int, lines: int) -> list[TextRow]:
-    """Return a running switch: its steps, beside them the memory of its Sparks as it fills, and the log of what
-    starts over the rest of the screen."""
+    """Return a running switch: its steps, its Sparks' memory beside them, and the log of what starts below."""
     first = () if progress.plan is None else progress.plan.nodes
     nodes = sorted(scene.glances.values(), key=lambda seen: seen.name not in first)[:_MAX_MEMORY_BOXES]
     left = columns * 11 // 20
@@ -172,8 +171,7 @@ def _render_running(progress: SwitchProgress, scene: SwitchScreenModel, columns:
 def _render_running_narrow(
     progress: SwitchProgress, scene: SwitchScreenModel, columns: int, lines: int
 ) -> list[TextRow]:
-    """Return the steps of a running switch in a row each, the memory of its Sparks with what starts or stops there, and the log;
-    empty without room for a memory."""
+    """Return a running switch in few columns: a row a step, its Sparks' memory, the log; empty without room for a memory."""
     rows = [make_row(" ", *one) for one in _render_steps(progress, scene, max(20, columns - 2), is_folded=True)]
     goes_on = {seen.name for seen, _ in _list_moving_instances(progress, scene)}
     nodes = () if progress.plan is None else progress.plan.nodes

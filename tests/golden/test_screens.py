@@ -88,7 +88,7 @@ DIALOGS: dict[str, tuple[DialogScene, ...]] = {
         DialogScene("stop", push=ask_to_stop("qwen36-ngram")),
         DialogScene("free", push=ask_to_stop(None)),
         DialogScene("start", push=pick_profile),
-        DialogScene("import", push=lambda panel: panel.push_screen(ImportProfileDialog(begun=""))),
+        DialogScene("import", push=lambda panel: panel.push_screen(ImportProfileDialog())),
     ),
     "failure": (DialogScene("remove", push=ask_to_stop("qwen36")),),
     "logs": (DialogScene("keys-of-log", ("?",)), DialogScene("find-in-log", ("/", *"error"))),
@@ -122,7 +122,7 @@ def make_panel(scene: Scene, state: Path) -> PanelApp:
             nodes=(),
             make_context=make_context,
             load_commands=lambda: CommandLineParser(sparkctl_command),
-            recording=lambda: (events, 1.0),
+            recording=(events, 1.0),
             clock=clock,
         )
     )

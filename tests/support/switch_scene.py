@@ -7,7 +7,6 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from sparkctl import engines
 from sparkctl.commands.start.start_instance import start_instance
 from sparkctl.commands.switch.finish_switch import FinishSwitch, FinishVerb
 from sparkctl.commands.switch.switch_instance import switch_instance
@@ -49,7 +48,6 @@ class SwitchScene:
         words = (NEW, *(word for one in overrides for word in ("--set", one)))
         return SwitchInstance(
             profile=profile,
-            engine=engines.load_engine(profile.engine),
             nodes=(self.nodes[0],),
             known=self.nodes,
             words=words,
@@ -61,7 +59,7 @@ class SwitchScene:
         """Start a small model on the second Spark, which stays where another is switched; return its containers."""
         profile = ProfileLibrary(shipped_profiles_dir()).load_profile("kokoro-tts")
         tts = replace(
-            self.request().to_start_request(), profile=profile, engine=engines.load_engine(profile.engine), nodes=(self.nodes[1],),
+            self.request().to_start_request(), profile=profile, nodes=(self.nodes[1],),
             words=("kokoro-tts",), forced=True,
         )  # fmt: skip
         _, ended = await collect_events_and_end(start_instance(self.ctx(), tts))

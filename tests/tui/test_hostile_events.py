@@ -115,7 +115,7 @@ async def paint_events(
     """Play the events, say something, open what can be read; return every line that the terminal would get."""
     first = NodeStateChanged(ts=1.0, node=NODE, state=NodeState.OK)
     with tempfile.TemporaryDirectory() as state:
-        made = build_panel_options((), Path(state), recording=lambda: ((first, *events), 1000.0))
+        made = build_panel_options((), Path(state), recording=((first, *events), 1000.0))
         async with open_panel(made, size) as pilot:
             panel = pilot.app
             lines: list[str] = []

@@ -133,7 +133,7 @@ async def test_a_panel_that_is_left_before_it_knows_a_node_follows_none(tmp_path
 
 async def test_a_recording_is_shown_with_the_same_screen_and_nothing_is_asked(recording: Path, tmp_path: Path) -> None:
     events = tuple(read_recording(recording))
-    async with open_panel(build_panel_options((), tmp_path, recording=lambda: (events, 50.0))) as pilot:
+    async with open_panel(build_panel_options((), tmp_path, recording=(events, 50.0))) as pilot:
         shown = await wait_for_text(pilot, lambda text: text.count("● ready") == 2)
         assert "recording" in shown.splitlines()[0]
         await pilot.press("x")

@@ -130,7 +130,7 @@ async def test_the_player_jumps_both_ways(paused: bool) -> None:
 
 async def test_space_rests_a_recording_in_the_panel(tmp_path: Path) -> None:
     events = make_story(1000.0, 1000.1, 1500.0, 1520.0)
-    async with open_panel(build_panel_options((), tmp_path, recording=lambda: (events, 1.0)), (120, 24)) as pilot:
+    async with open_panel(build_panel_options((), tmp_path, recording=(events, 1.0)), (120, 24)) as pilot:
         await wait_for_text(pilot, "recording 0:00 of 0:50 ×1")
         await pilot.press("space")
         await wait_for_text(pilot, " paused")
@@ -141,7 +141,7 @@ async def test_space_rests_a_recording_in_the_panel(tmp_path: Path) -> None:
 async def test_keys_hurry_a_recording_and_jump_in_it(tmp_path: Path) -> None:
     """In a live panel they say why they do nothing."""
     events = make_story(1000.0, 1025.0, 1050.0, 1075.0, 1100.0)
-    async with open_panel(build_panel_options((), tmp_path, recording=lambda: (events, 1.0)), (120, 24)) as pilot:
+    async with open_panel(build_panel_options((), tmp_path, recording=(events, 1.0)), (120, 24)) as pilot:
         await wait_for_text(pilot, "recording 0:00 of 1:40 ×1")
         await pilot.press("greater_than_sign", "greater_than_sign")
         await wait_for_text(pilot, " ×4")
@@ -163,6 +163,6 @@ async def test_keys_hurry_a_recording_and_jump_in_it(tmp_path: Path) -> None:
 async def test_before_its_first_node_a_recording_is_being_read_and_nobody_is_told_to_configure_one(
     tmp_path: Path,
 ) -> None:
-    async with open_panel(build_panel_options((), tmp_path, recording=lambda: ((), 1.0))) as pilot:
+    async with open_panel(build_panel_options((), tmp_path, recording=((), 1.0))) as pilot:
         shown = await wait_for_text(pilot, "reading the recording ...")
         assert "sparkctl init" not in shown

@@ -23,7 +23,7 @@ async def test_how_far_it_is_stands_on_the_overview_with_rate_and_time_and_short
         TransferProgressed(ts=WHEN + 5, node=OTHER, source=ONE, what="files of qwen36", done=9 * G, total=36 * G, rate=1.5 * G, left=18.0),
         TransferProgressed(ts=WHEN + 25, node=OTHER, source=ONE, what="files of qwen36", done=36 * G, total=36 * G, rate=1.5 * G, left=0.0),
     )  # fmt: skip
-    async with open_panel(build_panel_options((), tmp_path, recording=lambda: (events, 1.0)), (80, 24)) as pilot:
+    async with open_panel(build_panel_options((), tmp_path, recording=(events, 1.0)), (80, 24)) as pilot:
         await wait_for_text(pilot, "recording 0:0")
         await pilot.press("space", "full_stop")
         shown = await wait_for_text(pilot, "spark1 → spark2")

@@ -112,6 +112,22 @@ def test_the_first_picture_leaves_out_what_it_does_not_show(tmp_path: Path) -> N
     )  # fmt: skip
 
 
+def test_a_panel_at_rest_leaves_out_what_only_a_command_needs(tmp_path: Path) -> None:
+    """What it imports it keeps, for days."""
+    modules = list_loaded_modules(
+        "import sparkctl.tui.app, sparkctl.tui.controller\n"
+        "from sparkctl.cli.panel_launcher import create_panel_context\n"
+        "from sparkctl.model.questions import NonInteractivePrompter\n"
+        "create_panel_context(None, NonInteractivePrompter())",
+        tmp_path,
+    )
+    assert {"sparkctl.monitor.store", "sparkctl.history.operation_history"} <= modules
+    assert modules.isdisjoint(
+        {"click", "sparkctl.commands.doctor_checks", "sparkctl.commands.stop.stop_instance",
+         "sparkctl.commands.start.launch_plans", "sparkctl.profiles.importers.engine_command"}
+    )  # fmt: skip
+
+
 def test_diagnose_leaves_out_what_runs_on_nodes(tmp_path: Path) -> None:
     (tmp_path / "some.log").write_text("INFO: started\n")
     modules = list_loaded_modules(run_python("diagnose", str(tmp_path / "some.log"), "--json"), tmp_path)

@@ -124,8 +124,7 @@ def _create_findings_printer(names: Sequence[str], *, at_once: bool) -> EventPri
     from sparkctl.views.text.styled_text import Span, TextStyle
 
     class FindingsPrinter(TextPrinter):
-        """Prints findings on stdout, grouped by node. With several nodes it keeps their order: a node is printed as soon as
-        it and all nodes before it are examined."""
+        """Prints findings on stdout by node, in the nodes' order: each as soon as it and all before it are examined."""
 
         def __init__(self) -> None:
             super().__init__()

@@ -569,8 +569,7 @@ def check_command(files: tuple[str, ...], engine_version: str | None, fix: bool,
 
 
 def _find_writable_file(library: ProfileLibrary, text: str) -> Path:
-    """Return the file to fix. Raises `InvalidInput` for a shipped profile, whose changes an update would undo, and for a
-    profile that the demo only reads."""
+    """Return the file to fix. Raises `InvalidInput` for a shipped profile (an update would undo it) and for one that the demo reads."""
     from sparkctl.profiles.yaml_reader import quote_source
 
     path = _find_file(library, text)

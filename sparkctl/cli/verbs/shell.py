@@ -1,5 +1,4 @@
-"""Using what runs. ``shell``, ``exec``, ``tunnel``, ``endpoints``: the way into a node, a container, and to an instance's endpoint;
-``check`` and ``say``: requests to it."""
+"""Using what runs: ``shell``, ``exec``, ``tunnel`` and ``endpoints`` lead there, ``check`` and ``say`` send requests."""
 
 from __future__ import annotations
 

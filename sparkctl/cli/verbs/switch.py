@@ -90,14 +90,12 @@ def switch_command(
         )
     from sparkctl.cli.event_printers import SwitchPrinter
     from sparkctl.commands.switch.switch_request import SwitchInstance
-    from sparkctl.engines import load_engine
     from sparkctl.profiles.profile_library import ProfileLibrary
 
     chosen = ProfileLibrary().load_profile(profile, overrides=overrides)
     nodes = select_rank_nodes(node, chosen)
     request = SwitchInstance(
         profile=chosen,
-        engine=load_engine(chosen.engine),
         nodes=nodes,
         names_nodes=bool(node),
         known=add_other_nodes(nodes),

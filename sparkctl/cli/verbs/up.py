@@ -98,13 +98,12 @@ def up_command(
     from sparkctl.cli.event_printers import SwitchPrinter
     from sparkctl.commands.start.start_request import StartInstance
     from sparkctl.commands.switch.switch_request import SwitchInstance
-    from sparkctl.engines import load_engine
     from sparkctl.profiles.env_references import check_env_file_permissions, list_literal_values
     from sparkctl.profiles.profile_library import ProfileLibrary
 
     chosen = ProfileLibrary().load_profile(profile, overrides=overrides)
     request = StartInstance(
-        profile=chosen, engine=load_engine(chosen.engine), nodes=select_rank_nodes(node, chosen), names_nodes=bool(node),
+        profile=chosen, nodes=select_rank_nodes(node, chosen), names_nodes=bool(node),
         dry_run=dry_run, detach=detach, replace=replace, timeout=timeout, environ=os.environ, guarded=not no_guard,
         once_more=again, forced=force, pull=pull, queue=queue, tunnel=tunnel, strict=strict,
         known=list_nodes() if chosen.needs else (),

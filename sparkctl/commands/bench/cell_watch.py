@@ -59,12 +59,10 @@ class CellWatch:
         self._tasks = BackgroundTasks(lambda _: None)  # what cannot be read is not known in the result
 
     def start(self) -> None:
-        """Start sampling and reading."""
         self._tasks.start_task(self._collect_samples())
         self._tasks.start_task(self._collect_readings())
 
     async def aclose(self) -> None:
-        """Stop."""
         await self._tasks.aclose(None)
 
     async def prepare(self) -> None:
@@ -78,7 +76,6 @@ class CellWatch:
         self._wake.set()
 
     def end(self) -> None:
-        """Mark the end."""
         if self._span is not None and self._span[1] is None:
             self._span = (self._span[0], self._clock.monotonic())
             self._wake.set()

@@ -95,7 +95,7 @@ class ChatStreamReader:
                     self._first, self._last = self._first or now, now
             self._usage = data.get("usage") or self._usage
             self._drafts = (data.get("metrics") or {}).get("speculative_decoding") or self._drafts
-        except (ValueError, AttributeError, TypeError, RecursionError):
+        except (ValueError, AttributeError, TypeError):
             return
 
     def build_answer(self) -> StreamedAnswer:

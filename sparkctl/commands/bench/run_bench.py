@@ -28,7 +28,7 @@ from sparkctl.commands.bench.load_generator import (
     hash_book,
     is_same_generator,
 )
-from sparkctl.commands.event_stream import build_end_from_error, forward_events, open_session, stream_events
+from sparkctl.commands.event_stream import build_end, build_end_from_error, forward_events, open_session, stream_events
 from sparkctl.commands.history_writer import OperationSubject, record_operation
 from sparkctl.commands.list_endpoints import ServedEndpoint, ServedModel, list_endpoints
 from sparkctl.commands.request import Preview, Request, SentenceTone, describe_unreachable
@@ -151,7 +151,6 @@ class RunBench(MeasureInstance):
     resume: int | None = None
 
     def format_as_command(self) -> tuple[str, ...]:
-        """Return the words of its command line."""
         if self.resume is not None:
             return ("bench", "--resume", str(self.resume), *self.format_node_options())
         options = [
@@ -176,7 +175,6 @@ class RunBench(MeasureInstance):
         return cells
 
     def run(self, ctx: CommandContext) -> AsyncGenerator[Event, None]:
-        """Measure it."""
         return run_bench(ctx, self)
 
 
@@ -251,7 +249,7 @@ def run_bench(ctx: CommandContext, request: RunBench) -> AsyncGenerator[Event, N
         left, failed = len(run.missing), next((one for one in run.results if one.error is not None), None)
         kept = count_measured(store, run, left, len(run.wanted), "cells")
         return build_run_end(
-            ctx, run, left, ctx.clock.monotonic() - began, saved=describe_saving(store, run), kept=kept,
+            ctx, run, left, began, saved=describe_saving(store, run), kept=kept,
             failure=None if failed is None else f"{failed.cell}: {failed.error}; {kept}",
         )  # fmt: skip
 
@@ -699,22 +697,20 @@ def choose_hint(run: BenchRun, left: int) -> str | None:
 
 
 def build_run_end(
-    ctx: CommandContext, run: BenchRun, left: int, seconds: float, *, saved: str, kept: str, failure: str | None
+    ctx: CommandContext, run: BenchRun, left: int, began: float, *, saved: str, kept: str, failure: str | None
 ) -> CommandEnded:
     """Return how a benchmark ended of which so many parts are ``left``. ``saved`` and ``kept`` tell what is on disk of a whole one and of
     one that ended early; ``failure``: what failed in it.
     """
-    outcome, code, message = Outcome.DONE, ExitCode.DONE, saved
+    outcome, message = Outcome.DONE, saved
     if run.why == INTERRUPTED:
-        outcome, code, message = Outcome.INTERRUPTED, ExitCode.INTERRUPTED, kept
+        outcome, message = Outcome.INTERRUPTED, kept
     elif run.why is not None:
-        outcome, code, message = Outcome.FAILED, ExitCode.ENGINE_FAILED, f"{run.why}; {kept}"
+        outcome, message = Outcome.FAILED, f"{run.why}; {kept}"
     elif failure is not None:
-        outcome, code, message = Outcome.FAILED, ExitCode.ENGINE_FAILED, failure
-    return CommandEnded(
-        ts=ctx.clock.unix_time(), outcome=outcome, exit_code=int(code), seconds=seconds, node=run.nodes[0], instance=run.instance,
-        message=message, hint=choose_hint(run, left),
-    )  # fmt: skip
+        outcome, message = Outcome.FAILED, failure
+    hint = choose_hint(run, left)
+    return build_end(ctx, began, outcome, node=run.nodes[0], instance=run.instance, message=message, hint=hint)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -739,7 +735,6 @@ class RunBenches(Request):
     estimate: float | None = None
 
     def format_as_command(self) -> tuple[str, ...]:
-        """Return the words of its command line."""
         first = self.benches[0]
         if first.resume is not None:
             return first.format_as_command()
@@ -749,7 +744,6 @@ class RunBenches(Request):
         return ("bench", *names, *options, *flags)
 
     def preview(self, now: ActionContext) -> Preview:
-        """Return the question before it."""
         cells = sum(len(one.cells) for one in self.benches)
         names = " and ".join(one.instance for one in self.benches)
         where = f" on {' and '.join(self.named_nodes)}" if self.named_nodes else ""
@@ -769,7 +763,6 @@ class RunBenches(Request):
         )
 
     def run(self, ctx: CommandContext) -> AsyncGenerator[Event, None]:
-        """Measure them."""
         return run_benches(ctx, self)
 
 
@@ -809,9 +802,8 @@ class BenchSeries:
     stopped: dict[str, StartInstance] = field(default_factory=dict)
     ends: list[CommandEnded] = field(default_factory=list)
     _answers: dict[str, bool] = field(default_factory=dict)  # whether to start it, by instance
-    _named_changes: set[str] = field(
-        default_factory=set
-    )  # what would start again with other settings, as the questions said
+    # what would start again with other settings, as the questions said
+    _named_changes: set[str] = field(default_factory=set)
 
     async def run(self) -> CommandEnded:
         """Measure all, then start again what stopped for it."""
@@ -830,7 +822,7 @@ class BenchSeries:
                         break
         finally:
             await self._start_again()
-        return _merge_ends(self.ctx, len(self.pairs), self.ends, self.ctx.clock.monotonic() - began)
+        return _merge_ends(self.ctx, len(self.pairs), self.ends, began)
 
     @property
     def may_start(self) -> bool:
@@ -857,16 +849,8 @@ class BenchSeries:
             self._named_changes.update(changed)
 
     def _build_switch(self, start: StartInstance) -> SwitchInstance:
-        return SwitchInstance(
-            profile=start.profile,
-            engine=start.engine,
-            nodes=start.nodes,
-            names_nodes=start.names_nodes,
-            known=tuple({one.name: one for one in (*start.nodes, *self.everywhere)}.values()),
-            environ=start.environ,
-            words=start.words,
-            once_more=True,  # nobody waits for a question in the night
-        )
+        # `once_more`: nobody waits for a question in the night
+        return SwitchInstance.from_start(replace(start, once_more=True), self.everywhere)
 
     async def _measure_one(self, bench: MeasureInstance, start: StartInstance | None) -> CommandEnded:
         try:
@@ -927,14 +911,9 @@ class BenchSeries:
 
     async def _plan_stops(self, switch: SwitchInstance) -> tuple[tuple[str, ...], CommandEnded | None]:
         """Return the names of what has to stop for a start, and the end that refuses it, None where it may begin."""
-        planned: list[SwitchPlanned] = []
-
-        def keep_plan(event: Event) -> None:
-            if isinstance(event, SwitchPlanned):
-                planned.append(event)
-
-        ended = await forward_events(replace(switch, dry_run=True).run(self.ctx), keep_plan)
-        stops = planned[0].plan.stops if planned else ()
+        seen: list[Event] = []
+        ended = await forward_events(replace(switch, dry_run=True).run(self.ctx), seen.append)
+        stops = next((event.plan.stops for event in seen if isinstance(event, SwitchPlanned)), ())
         return stops, ended if ended.exit_code else None
 
     async def _build_restarts(self, stops: Sequence[str]) -> tuple[dict[str, StartInstance], dict[str, str]]:
@@ -1061,20 +1040,19 @@ def _without_interrupt(ctx: CommandContext) -> CommandContext:
     return replace(ctx, interrupt=InterruptSignal())
 
 
-def _merge_ends(ctx: CommandContext, count: int, ends: Sequence[CommandEnded], seconds: float) -> CommandEnded:
+def _merge_ends(ctx: CommandContext, count: int, ends: Sequence[CommandEnded], began: float) -> CommandEnded:
     """Return the end of all: done if all are, interrupted if not all were begun, else the first that is not done, with what became of
     the others.
     """
-    if count == 1 and ends:
-        return replace(ends[0], ts=ctx.clock.unix_time(), seconds=seconds)
     bad, is_cut = next((one for one in ends if one.exit_code), None), len(ends) < count
-    merged = CommandEnded(
-        ts=ctx.clock.unix_time(), outcome=Outcome.DONE, exit_code=int(ExitCode.DONE), seconds=seconds, node=None,
-        message="; ".join(one.message for one in ends if one.message) or None, hint=ends[-1].hint if is_cut else "sparkctl bench compare",
-    )  # fmt: skip
+    message = "; ".join(one.message for one in ends if one.message) or None
+    hint = ends[-1].hint if is_cut else "sparkctl bench compare"
+    merged = build_end(ctx, began, Outcome.DONE, message=message, hint=hint)
+    if count == 1 and ends:
+        return replace(ends[0], ts=merged.ts, seconds=merged.seconds)
     if bad is not None:
         merged = replace(
-            bad, ts=merged.ts, seconds=seconds, message=f"{bad.instance or 'one'}: {bad.message or bad.outcome}"
+            bad, ts=merged.ts, seconds=merged.seconds, message=f"{bad.instance or 'one'}: {bad.message or bad.outcome}"
         )
     if is_cut:
         merged = replace(merged, outcome=Outcome.INTERRUPTED, exit_code=int(ExitCode.INTERRUPTED))

@@ -60,10 +60,8 @@ from sparkctl.transport.http_client import InvalidHttpResponse
 _PROMPT_SECONDS = 300.0  # seconds for one answer, without --timeout
 _METRICS_SECONDS = 5.0
 _TEMPERATURE = 0.0
-_COUNTED_TRIES, _COUNTED_PAUSE = (
-    5,
-    0.2,
-)  # how often, and after how many seconds, the counters are read until they have all tokens
+# how often, and after how many seconds, the counters are read until they have all tokens
+_COUNTED_TRIES, _COUNTED_PAUSE = 5, 0.2
 _DISTURBED_SHARE, _DISTURBED_TOKENS = 1.05, 16  # more tokens than ours by both: somebody else asked
 _END_SECONDS = (0.0, 1.0, 2.0, 4.0)  # seconds before each look whether it has ended: its port closes first
 _REFUSED_SETTING = (400, 422)  # of a server that does not know the setting of thinking
@@ -97,7 +95,6 @@ class RunDomains(MeasureInstance):
     everywhere: Sequence[Node] = ()
 
     def format_as_command(self) -> tuple[str, ...]:
-        """Return the words of its command line."""
         more = [*(["--baseline", self.baseline] if self.baseline else []), *(["--start"] if self.are_started else [])]
         if self.resume is not None:
             return ("bench", "--resume", str(self.resume), *self.format_node_options(), *more)
@@ -115,7 +112,6 @@ class RunDomains(MeasureInstance):
         )
 
     def run(self, ctx: CommandContext) -> AsyncGenerator[Event, None]:
-        """Measure it."""
         return run_domains(ctx, self)
 
 
@@ -154,7 +150,7 @@ async def _measure_alone(ctx: CommandContext, emit: Emit, request: RunDomains) -
         run = await sweep.measure_all(run)
     left, failed = len(run.missing_domains), next((one for one in run.domains if one.error is not None), None)
     return build_run_end(
-        ctx, run, left, ctx.clock.monotonic() - began, saved=describe_saving(store, run),
+        ctx, run, left, began, saved=describe_saving(store, run),
         kept=count_measured(store, run, left, len(run.wanted_domains), "kinds of text"),
         failure=None if failed is None else
         f"{failed.domain}: {failed.failed} of {failed.prompts} prompts gave no figure: {failed.error}",
@@ -430,7 +426,6 @@ class _DraftCount:
         self.disturbed: bool | None = None
 
     def add(self, answer: StreamedAnswer, before: EngineMetrics | None, after: EngineMetrics | None) -> None:
-        """Add one prompt."""
         is_known = before is not None and after is not None and not has_restarted(before, after)
         if before is not None and after is not None and is_known:
             made = subtract_counters(before.generation_tokens, after.generation_tokens)
@@ -519,7 +514,7 @@ def load_prompts(path: Path | None) -> PromptSet:
                 prompts.append(_parse_prompt(load_json(line)))
             except json.JSONDecodeError as wrong:
                 raise InvalidInput(f"{path}:{number}: this line is not JSON: {wrong.msg}", _FORM) from wrong
-            except (ValueError, RecursionError) as wrong:
+            except ValueError as wrong:
                 raise InvalidInput(f"{path}:{number}: {wrong}", _FORM) from wrong
     if not prompts:
         raise InvalidInput(f"{path}: it contains no prompt", _FORM)

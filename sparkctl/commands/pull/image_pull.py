@@ -62,9 +62,8 @@ class LayerProgress:
             return
         before = self._layers.get(name)
         if state == "Downloading" and isinstance(total, int) and isinstance(done, int) and total > 0:
-            whole = max(
-                total, (before.total or 0) if before is not None else 0
-            )  # after a retry it counts what was left
+            # after a retry it counts what was left
+            whole = max(total, (before.total or 0) if before is not None else 0)
             self._layers[name] = TransferPart(name, state, whole - total + min(done, total), whole)
         elif before is not None and state.startswith("Retrying"):  # it broke off, and goes on where it was
             self._layers[name] = replace(before, state=state)
@@ -264,18 +263,13 @@ class ImageBuild:
     source: GitContext | BuildContext
     origin: str
 
-    def close(self) -> None:
-        """Remove the archive of a directory."""
-        if isinstance(self.source, BuildContext):
-            self.source.archive.close()
-
     def list_words(self) -> list[str]:
         """Return the arguments of `docker build`."""
         words = ["--tag", self.image, "--label", f"{ContainerLabel.BUILD}={self.origin}"]
         if not isinstance(self.source, GitContext):
             return [*words, "-"]
         file = ["--file", self.source.dockerfile] if self.source.dockerfile else []
-        return [*words, *file, self.source.docker_context]
+        return [*words, *file, str(replace(self.source, dockerfile=None))]
 
 
 async def resolve_build(session: NodeSession, profile: Profile, stack: ExitStack) -> ImageBuild:
@@ -289,9 +283,8 @@ async def resolve_build(session: NodeSession, profile: Profile, stack: ExitStack
         found = await _resolve_ref(session, context)
         return ImageBuild(profile.image, found, str(found))
     packed = await asyncio.to_thread(pack_build_context, Path(profile.origin).parent, profile.build)
-    build = ImageBuild(profile.image, packed, packed.digest)
-    stack.callback(build.close)
-    return build
+    stack.callback(packed.archive.close)
+    return ImageBuild(profile.image, packed, packed.digest)
 
 
 async def _resolve_ref(session: NodeSession, context: GitContext) -> GitContext:
@@ -311,9 +304,8 @@ async def _resolve_ref(session: NodeSession, context: GitContext) -> GitContext:
     node = session.node.name
     if done.status == 0:
         raise OperationRefused(f"{context.address} has no branch or tag {ref}", "check build: in the profile")
-    why = sanitize_line(done.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2])
     raise OperationRefused(
-        f"{node} cannot read {context.address}: {why or f'git ended with {done.status}'}",
+        f"{node} cannot read {context.address}: {done.last_error or f'git ended with {done.status}'}",
         f"on {node}: git ls-remote {shlex.quote(context.address)}",
     )
 

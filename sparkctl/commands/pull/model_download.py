@@ -45,11 +45,12 @@ from sparkctl.model.missing_part import (
     parse_model_source,
 )
 from sparkctl.model.profile import Profile
-from sparkctl.model.text.sanitize import load_json, sanitize_line
+from sparkctl.model.text.sanitize import load_json_map, sanitize_line
 from sparkctl.model.text.units import format_gib, format_size
 from sparkctl.node.download import PART_SUFFIX
 from sparkctl.node.guard.daemon import LOADING_MARK, WAITING_PREFIX
 from sparkctl.transport.hub_client import REFUSED_LOGIN_HINT, TOO_MANY_HINT, find_hub_token, get_hub_endpoint
+from sparkctl.transport.node_connection import CommandResult
 from sparkctl.transport.node_session import NodeSession
 
 _MOUNTED_FOLDER = "/run/sparkctl"  # with the token, in the container
@@ -176,8 +177,8 @@ class ModelDownload:
         return str(PurePosixPath(self.target).parent)
 
     @property
-    def container_name(self) -> str:
-        """The name of its container."""
+    def name(self) -> str:
+        """The name of its container; where it runs on the node itself, of its folder in memory."""
         return f"sparkctl-pull-{self.key}"
 
     @property
@@ -189,11 +190,6 @@ class ModelDownload:
     def waiting_folder(self) -> str:
         """The name of the folder in memory where the guard says that an engine loads its weights."""
         return f"{WAITING_PREFIX}{self.key}"
-
-    @property
-    def node_folder(self) -> str:
-        """The name of the folder in memory of a download that runs on the node itself, outside a container."""
-        return f"sparkctl-pull-{self.key}"
 
     def build_request(self, token_file: str | None, waiting: str | None) -> dict[str, Any]:
         """Return the argument of the program on the node. ``waiting``: where it sees `waiting_folder`."""
@@ -276,36 +272,36 @@ async def _download_in_container(
         # The other pull saw the end and removed the container before we did: what is there is proved, not fetched again.
         container_id = await _start_download(session, wanted, environ)
         report = await _watch_container(session, container_id, wanted, progress)
-    await _remove_quietly(session, container_id)
+    with suppress(ContainerNotFound):
+        await session.docker.remove_container(container_id, force=True)
     await _remove_token_folders(session, wanted)
     return report
 
 
+async def _run_script(session: NodeSession, script: str, name: str, *words: str, stdin: bytes = b"") -> CommandResult:
+    """Run a shell script with these words; ``name``: under which it is listed on the node."""
+    return await session.run(["sh", "-c", script, name, *words], stdin=stdin, timeout=_COMMAND_TIMEOUT_SECONDS)
+
+
 async def _is_whole(session: NodeSession, wanted: ModelDownload) -> bool:
     """Tell whether the directory is there and nothing of a download that was ended; of the Hub's cache that is not known."""
-    words = [
-        "sh",
-        "-c",
-        'test -e "$1" && ! test -e "$2"',
-        "sparkctl-is-whole",
-        wanted.target,
-        wanted.target + PART_SUFFIX,
-    ]
-    return not wanted.is_cache and (await session.run(words, timeout=_COMMAND_TIMEOUT_SECONDS)).status == 0
+    if wanted.is_cache:
+        return False
+    script = 'test -e "$1" && ! test -e "$2"'
+    done = await _run_script(session, script, "sparkctl-is-whole", wanted.target, wanted.target + PART_SUFFIX)
+    return done.status == 0
 
 
 async def _read_origin_on_node(session: NodeSession, wanted: ModelDownload) -> str | None:
     """Return what a download gets that runs on the node itself into the same directory; None without one."""
-    done = await session.run(
-        ["sh", "-c", _IS_ON_NODE, "sparkctl-is-pulling", wanted.node_folder], timeout=_COMMAND_TIMEOUT_SECONDS
-    )
+    done = await _run_script(session, _IS_ON_NODE, "sparkctl-is-pulling", wanted.name)
     return done.stdout.decode("utf-8", "replace") if done.status == 0 else None
 
 
 async def _find_client(session: NodeSession, wanted: ModelDownload) -> list[str] | None:
     """Return the words before the program that run it on the node, None if nothing there can."""
     module = "huggingface_hub" if isinstance(wanted.source, HubSource) else ""
-    done = await session.run(["sh", "-c", _FIND_CLIENT, "sparkctl-client", module], timeout=_COMMAND_TIMEOUT_SECONDS)
+    done = await _run_script(session, _FIND_CLIENT, "sparkctl-client", module)
     return shlex.split(done.stdout.decode("utf-8", "replace").partition("\n")[0]) or None
 
 
@@ -318,23 +314,10 @@ async def _start_on_node(
     request = json.dumps(wanted.build_request(f"/dev/shm/{folder}/token" if folder else None, waiting))  # noqa: S108
     endpoint = get_hub_endpoint(environ)
     words = [*(["env", f"HF_ENDPOINT={endpoint}"] if endpoint else []), *client]
-    done = await session.run(
-        [
-            "sh",
-            "-c",
-            _START_ON_NODE,
-            "sparkctl-start",
-            wanted.node_folder,
-            request,
-            wanted.origin,
-            wanted.profile.name,
-            *words,
-        ],
-        stdin=_read_program().encode(),
-        timeout=_COMMAND_TIMEOUT_SECONDS,
-    )
+    words = [wanted.name, request, wanted.origin, wanted.profile.name, *words]
+    done = await _run_script(session, _START_ON_NODE, "sparkctl-start", *words, stdin=_read_program().encode())
     if done.status != 0 and folder:  # nobody reads its token
-        await session.run(["sh", "-c", _REMOVE_FOLDER, "sparkctl-download", folder], timeout=_COMMAND_TIMEOUT_SECONDS)
+        await _run_script(session, _REMOVE_FOLDER, "sparkctl-download", folder)
     if done.status == _RUNS_ALREADY:  # another pull began it at the same moment
         if (other := await _read_origin_on_node(session, wanted)) is not None:
             _refuse_other_source(session, wanted, other)
@@ -350,7 +333,7 @@ async def _watch_on_node(session: NodeSession, wanted: ModelDownload, progress: 
     last: dict[str, Any] = {}
     words: deque[str] = deque(maxlen=3)
     progress.begin_item(wanted.title, None)
-    process = await session.link.start_process(["sh", "-c", _FOLLOW_ON_NODE, "sparkctl-follow", wanted.node_folder])
+    process = await session.link.start_process(["sh", "-c", _FOLLOW_ON_NODE, "sparkctl-follow", wanted.name])
     try:
         while line := await process.readline():
             last = _take_line(line.decode("utf-8", "replace").strip(), words, progress) or last
@@ -360,9 +343,7 @@ async def _watch_on_node(session: NodeSession, wanted: ModelDownload, progress: 
         await process.release()
     if not last and await _read_origin_on_node(session, wanted) is not None:
         raise _explain_lost_watch(NodeError(session.node.name, "the log of the download ended", None))
-    await session.run(
-        ["sh", "-c", _REMOVE_ENDED, "sparkctl-download", wanted.node_folder], timeout=_COMMAND_TIMEOUT_SECONDS
-    )
+    await _run_script(session, _REMOVE_ENDED, "sparkctl-download", wanted.name)
     await _remove_token_folders(session, wanted)
     return last or {"error": "ended", "message": " ".join(words)}
 
@@ -398,16 +379,12 @@ async def _find_running_download(session: NodeSession, wanted: ModelDownload) ->
 
 async def stop_download(session: NodeSession, wanted: ModelDownload) -> bool:
     """End a download; what has arrived stays. Return whether there was one."""
-    container = await find_download(session, wanted)
-    if container is None:
-        if await _read_origin_on_node(session, wanted) is None:
-            return False
-        await session.run(
-            ["sh", "-c", _STOP_ON_NODE, "sparkctl-stop", wanted.node_folder], timeout=_COMMAND_TIMEOUT_SECONDS
-        )
-        await _remove_token_folders(session, wanted)
-        return True
-    await session.docker.remove_container(container.id, force=True)
+    if (container := await find_download(session, wanted)) is not None:
+        await session.docker.remove_container(container.id, force=True)
+    elif await _read_origin_on_node(session, wanted) is not None:
+        await _run_script(session, _STOP_ON_NODE, "sparkctl-stop", wanted.name)
+    else:
+        return False
     await _remove_token_folders(session, wanted)
     return True
 
@@ -442,25 +419,21 @@ async def _prepare_node(
     if isinstance(wanted.source, DirectorySource):
         await refuse_missing_directory(session, wanted.source)  # a mount of it would make it
     folder = f"{wanted.token_folders}-{secrets.token_hex(4)}" if token else ""
-    done = await session.run(
-        ["sh", "-c", _PREPARE, "sparkctl-download", parent, folder, wanted.waiting_folder],
-        stdin=(token or "").encode(),
-        timeout=_COMMAND_TIMEOUT_SECONDS,
-    )
-    words = done.stdout.decode("utf-8", "replace").split()
-    can_wait = words[2:] == ["waiting"]
+    words = (parent, folder, wanted.waiting_folder)
+    done = await _run_script(session, _PREPARE, "sparkctl-download", *words, stdin=(token or "").encode())
+    ids = done.stdout.decode("utf-8", "replace").split()
     if done.status == _IS_FOREIGN:
         raise OperationRefused(
             f"another user of {node} made /dev/shm/{folder}: your token for the Hub is not put there",
             f"on {node}: ls -ld /dev/shm/{folder}; sudo rm -r /dev/shm/{folder}",
         )
-    if done.status != 0 or len(words) < 2:
+    if done.status != 0 or len(ids) < 2:
         why = sanitize_line(done.stderr.decode("utf-8", "replace").strip()) or "no permission to write"
         raise OperationRefused(
             f"the model cannot be stored in {parent} on {node}: {why}",
             f"on {node}: sudo mkdir -p {shlex.quote(parent)} && sudo chown $USER {shlex.quote(parent)}",
         )
-    return folder, words[:2], can_wait
+    return folder, ids[:2], ids[2:] == ["waiting"]
 
 
 def _read_program() -> str:
@@ -500,7 +473,7 @@ async def _start_download(session: NodeSession, wanted: ModelDownload, environ: 
         "HostConfig": {"Binds": binds, "NetworkMode": "host", "CpuShares": 128},
     }
     # Docker goes on making it where we are cancelled meanwhile: only then it is known what has to go again.
-    creating = asyncio.ensure_future(session.docker.create_from_body(wanted.container_name, body))
+    creating = asyncio.ensure_future(session.docker.create_from_body(wanted.name, body))
     try:
         container_id = await asyncio.shield(creating)
         await session.docker.start_container(container_id)
@@ -508,8 +481,7 @@ async def _start_download(session: NodeSession, wanted: ModelDownload, environ: 
         is_gone = await _remove_unstarted(session, creating)
         if folder and is_gone:  # else it runs, or may run: it reads the token
             with suppress(NodeError, DockerError):
-                words = ["sh", "-c", _REMOVE_FOLDER, "sparkctl-download", folder]
-                await session.run(words, timeout=_COMMAND_TIMEOUT_SECONDS)
+                await _run_script(session, _REMOVE_FOLDER, "sparkctl-download", folder)
         raise
     return container_id
 
@@ -533,8 +505,7 @@ async def _remove_token_folders(session: NodeSession, wanted: ModelDownload) -> 
     """Remove what held the token in memory, which a download that broke off before it read it has left there, and the
     guard's mark.
     """
-    words = ["sh", "-c", _REMOVE_TOKENS, "sparkctl-download", wanted.token_folders, wanted.waiting_folder]
-    await session.run(words, timeout=_COMMAND_TIMEOUT_SECONDS)
+    await _run_script(session, _REMOVE_TOKENS, "sparkctl-download", wanted.token_folders, wanted.waiting_folder)
 
 
 async def _watch_container(
@@ -564,7 +535,7 @@ async def _watch_container(
 
 def _take_line(text: str, words: deque[str], progress: TransferReporter) -> dict[str, Any]:
     """Report a message of the program; return it if it says how the download ended. Other lines go into ``words``."""
-    message = _parse_message(text)
+    message = load_json_map(text)
     if message is None:
         words.append(text)
         return {}
@@ -576,14 +547,6 @@ def _explain_lost_watch(error: NodeError) -> NodeError:
     return type(error)(
         error.node, f"{error.message}; the download on {error.node} continues", "repeat the command to watch it again"
     )
-
-
-def _parse_message(text: str) -> dict[str, Any] | None:
-    try:
-        data = load_json(text)
-    except (ValueError, RecursionError):
-        return None
-    return data if isinstance(data, dict) else None
 
 
 def _report_message(message: Mapping[str, Any], progress: TransferReporter) -> None:
@@ -600,11 +563,6 @@ def _report_message(message: Mapping[str, Any], progress: TransferReporter) -> N
         )
     if message.get("done") and isinstance(total, int):
         progress.report_progress(total, is_last=True)
-
-
-async def _remove_quietly(session: NodeSession, container_id: str) -> None:
-    with suppress(ContainerNotFound):
-        await session.docker.remove_container(container_id, force=True)
 
 
 def explain_download_error(report: Mapping[str, Any], wanted: ModelDownload, node: str) -> SparkctlError:

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import PurePosixPath
 
 from sparkctl.commands.event_stream import (
+    build_end,
     build_end_from_error,
     build_error_from_end,
     deduplicate_warnings,
@@ -56,8 +57,7 @@ from sparkctl.commands.start.start_request import StartInstance, find_need_node
 from sparkctl.commands.transfer.transfer_files import TransferReporter
 from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext
-from sparkctl.engines import load_engine
-from sparkctl.errors import ExitCode, OperationRefused, SparkctlError
+from sparkctl.errors import OperationRefused, SparkctlError
 from sparkctl.history.model import NodeResult, OperationKind
 from sparkctl.model.events import CommandEnded, Emit, Event, LogArrived, Outcome, PhaseChanged, WarningEmitted
 from sparkctl.model.launch_plan import ContainerLabel, LaunchPlan
@@ -111,7 +111,6 @@ class PullProfile(Request):
     measured: Sequence[MissingPart] = ()
 
     def format_as_command(self) -> tuple[str, ...]:
-        """Return the words of its command line."""
         profile, *settings = self.words or (self.profile.name,)
         flags = {
             "--image-only": not self.model,
@@ -149,7 +148,6 @@ class PullProfile(Request):
         """Return the start that this prepares: its launch plans say what is needed."""
         return StartInstance(
             profile=self.profile,
-            engine=load_engine(self.profile.engine),
             nodes=self.nodes,
             environ=self.environ,
             words=self.words,
@@ -164,11 +162,9 @@ class PullProfiles(Request):
 
     @property
     def nodes(self) -> tuple[Node, ...]:
-        """Where."""
         return self.pulls[0].nodes
 
     def format_as_command(self) -> tuple[str, ...]:
-        """Return the words of its command line."""
         verb, _, *options = self.pulls[0].format_as_command()
         return (verb, *((one.words or (one.profile.name,))[0] for one in self.pulls), *options)
 
@@ -241,11 +237,10 @@ def _stream_pull(ctx: CommandContext, request: PullProfile) -> AsyncGenerator[Ev
                 message = await puller.stop_downloads()
             else:
                 message = await puller.pull()
-        return CommandEnded(
-            ts=ctx.clock.unix_time(),
-            outcome=Outcome.PLANNED if request.dry_run else Outcome.DONE,
-            exit_code=int(ExitCode.DONE),
-            seconds=ctx.clock.monotonic() - began,
+        return build_end(
+            ctx,
+            began,
+            Outcome.PLANNED if request.dry_run else Outcome.DONE,
             node=request.nodes[0].name if len(request.nodes) == 1 else None,
             instance=request.profile.name,
             message=message,
@@ -299,16 +294,18 @@ class ProfilePuller:
         wanted = [part for parts in missing.values() for part in parts]
         if not wanted:
             return f"{self._request.profile.name} has everything on {self._join_nodes()}: nothing to get"
+        source = self._request.from_node
         for part in wanted:  # refuse before the first byte
-            if part.kind is not PartKind.IMAGE and self._is_at_source(part):
+            if part.kind is not PartKind.IMAGE and source is not None and part.node == source.name:
                 raise OperationRefused(
                     f"{part.node} does not have {part.name} itself, so it cannot come from there",
                     "name another Spark in --from-cache, or leave it out",
                 )
             if part.kind is PartKind.IMAGE and not part.can_come:
                 raise OperationRefused(part.sentence, self._describe_way_to_make(part, wanted))
-            if part.kind is not PartKind.IMAGE and self._request.from_node is None:
-                other = self._find_other_node()
+            if part.kind is not PartKind.IMAGE and source is None:
+                ours = [session.node.name for session in self._sessions]
+                other = next((node.name for node in self._request.known if node.name not in ours), None)
                 copy = "" if other is None else format_transfer_command(words, other, part.node)
                 ModelDownload.from_part(
                     self._request.profile,
@@ -340,7 +337,9 @@ class ProfilePuller:
         missing = {}
         for session, (parts, engine) in zip(self._sessions, found, strict=True):
             self._engines[session.node.name] = engine
-            missing[session.node.name] = tuple(part for part in parts if self._is_wanted(part))
+            missing[session.node.name] = tuple(
+                part for part in parts if (self._request.image if part.kind is PartKind.IMAGE else self._request.model)
+            )
         return mark_copied_images(missing) if self._copies_image else missing
 
     @property
@@ -363,11 +362,6 @@ class ProfilePuller:
             return parts, engine
         part = build_missing_image(self._request.profile, plan, "was built from an older state of it")
         return (part, *parts), engine
-
-    def _find_other_node(self) -> NodeName | None:
-        """Return a Spark that this pull is not for; None without one."""
-        ours = [session.node.name for session in self._sessions]
-        return next((node.name for node in self._request.known if node.name not in ours), None)
 
     def _describe_way_to_make(self, part: MissingPart, wanted: Sequence[MissingPart]) -> str:
         models = [one for one in wanted if one.kind is not PartKind.IMAGE]
@@ -451,12 +445,6 @@ class ProfilePuller:
                     "name another Spark in --from-cache, or leave it out",
                 )
 
-    def _is_at_source(self, part: MissingPart) -> bool:
-        return self._request.from_node is not None and part.node == self._request.from_node.name
-
-    def _is_wanted(self, part: MissingPart) -> bool:
-        return self._request.image if part.kind is PartKind.IMAGE else self._request.model
-
     async def _get_image(self, missing: Mapping[NodeName, tuple[MissingPart, ...]]) -> list[str]:
         lacking = [
             session
@@ -501,7 +489,6 @@ class ProfilePuller:
     def _record_arrival(
         self, part: MissingPart, received: int, seconds: float, *, digest: str | None = None, has_joined: bool = False
     ) -> None:
-        """Record in the history what came."""
         self._ctx.record_node_result(
             NodeResult(
                 node=part.node,
@@ -561,10 +548,8 @@ class ProfilePuller:
         return sentences
 
     async def _copy_parts(self, source: Node, target: Node, kinds: Sequence[PartKind]) -> str:
-        from sparkctl.commands.transfer.transfer_profile import (
-            TransferProfile,
-            transfer_profile,
-        )  # imported late, for two nodes
+        # imported late, for two nodes
+        from sparkctl.commands.transfer.transfer_profile import TransferProfile, transfer_profile
 
         transfer = TransferProfile(
             profile=self._request.profile, source=source, targets=(target,), image=PartKind.IMAGE in kinds,

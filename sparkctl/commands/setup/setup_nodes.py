@@ -13,7 +13,7 @@ from dataclasses import field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from sparkctl.commands.event_stream import open_session, stream_events
+from sparkctl.commands.event_stream import build_end, open_session, stream_events
 from sparkctl.commands.node_lock import acquire_node_lock
 from sparkctl.commands.request import Preview, Request, SentenceTone, describe_unreachable, list_flags
 from sparkctl.commands.setup.setup_plan import (
@@ -54,7 +54,6 @@ from sparkctl.model.events import (
 from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.questions import SetupQuestion, SudoPasswordQuestion
-from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.units import format_duration
 from sparkctl.node import peer_checks
 from sparkctl.node.node_inspection import NodeInspection
@@ -79,9 +78,8 @@ CABLE_LIMIT_SECONDS = 60.0
 _SECTIONS = ("identity", "docker", "sudo", "network", "setup")
 _LOOK_AGAIN_SECONDS = 1.0
 _RETURN_SECONDS = 10.0  # seconds in which a lost connection may come back
-_CONFIRM_SECONDS = (
-    WAY_BACK_SECONDS + 3.0
-)  # seconds before its limit in which a node is not asked to keep the cable any more
+# seconds before its limit in which a node is not asked to keep the cable any more
+_CONFIRM_SECONDS = WAY_BACK_SECONDS + 3.0
 _GROUP_ADVICE = "it takes effect at the next login there: reopen shells and panels that are open"
 
 Steps = dict[NodeName, tuple[SetupStep, ...]]
@@ -106,7 +104,6 @@ class SetUpNodes(Request):
     ssh_profile: str | None = None
 
     def format_as_command(self) -> tuple[str, ...]:
-        """Return the words of its command line."""
         flags = {
             "--dry-run": self.dry_run,
             "--undo": self.undo,
@@ -125,7 +122,6 @@ class SetUpNodes(Request):
         )
 
     def run(self, ctx: CommandContext) -> AsyncGenerator[Event, None]:
-        """Set them up."""
         return set_up_nodes(ctx, self)
 
 
@@ -139,13 +135,7 @@ def set_up_nodes(ctx: CommandContext, request: SetUpNodes) -> AsyncGenerator[Eve
             await gather_or_cancel(*(session.link.connect() for session in sessions))
             run = NodeSetup(ctx, request, sessions, emit)
             outcome, message = await (run.undo(stack) if request.undo else run.set_up(stack))
-        return CommandEnded(
-            ts=ctx.clock.unix_time(),
-            outcome=outcome,
-            exit_code=0,
-            seconds=ctx.clock.monotonic() - began,
-            message=message,
-        )
+        return build_end(ctx, began, outcome, message=message)
 
     return stream_events(
         ctx,
@@ -362,9 +352,9 @@ class NodeSetup:
         words = peer_checks.build_login_test_command(peer.login, address, knows_host=True)
         done = await self._sessions[side.node].run(words)
         if done.status != 0:
-            lines = done.stderr.decode("utf-8", "replace").strip().splitlines() or [f"ssh ended with {done.status}"]
+            why = done.last_error or f"ssh ended with {done.status}"
             raise OperationRefused(
-                f"{side.node} still cannot log in at {peer.node} ({address}): {sanitize_line(lines[-1])}",
+                f"{side.node} still cannot log in at {peer.node} ({address}): {why}",
                 "see whether sshd there allows keys and that address; take it back: sparkctl setup --undo",
             )
 
@@ -582,10 +572,7 @@ class PasswordHolder:
         done = await session.run(
             ["sudo", "-S", "-k", "-p", "", "true"], stdin=password.encode() + b"\n", timeout=_SUDO_TIMEOUT_SECONDS
         )
-        if done.status == 0:
-            return None
-        lines = [sanitize_line(line) for line in done.stderr.decode("utf-8", "replace").splitlines() if line.strip()]
-        return lines[-1] if lines else "it gave no reason"
+        return None if done.status == 0 else done.last_error or "it gave no reason"
 
 
 class RootShell:
@@ -621,9 +608,9 @@ class RootShell:
         report = decode_report(done.stdout)
         name = self.session.node.name
         if not report.began:
-            lines = done.stderr.decode("utf-8", "replace").strip().splitlines() or [f"it ended with {done.status}"]
+            shell, why = "the shell" if self._holder is None else "sudo", done.last_error
             raise SudoRefused(
-                f"{'the shell' if self._holder is None else 'sudo'} on {name} did not run the set-up: {sanitize_line(lines[-1])}",
+                f"{shell} on {name} did not run the set-up: {why or f'it ended with {done.status}'}",
                 None if self._holder is None else f"on {name}: sudo -l",
             )
         if report.failure is not None:
@@ -634,8 +621,7 @@ class RootShell:
                 "look at it again: sparkctl setup",
             )
         if "end" not in report.words and not report.words & {"late"}:
-            lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
-            why = f": {sanitize_line(lines[-1])}" if lines else ""
+            why = f": {done.last_error}" if done.last_error else ""
             raise UnreadableAnswer(
                 name,
                 f"the set-up on {name} broke off{why}",

@@ -77,7 +77,6 @@ def plan_cable(
 
 
 def format_netplan(end: CableEnd, peer: NodeName) -> str:
-    """Return the netplan file of one end."""
     lines = [
         f"# Written by `sparkctl setup`: the cable from {end.node} to {peer}. `sparkctl setup --undo` takes it back.",
         "network:",
@@ -308,7 +307,7 @@ def plan_cable_step(end: CableEnd, peer: NodeName, inspection: NodeInspection) -
     """Return the step of one end of the cable."""
     words = ", ".join(f"{lane.name} {address}" for lane, address in end.lanes)
     after = format_netplan(end, peer)
-    before = _get_written(inspection, NETPLAN_FILE)
+    before = None if inspection.setup is None else inspection.setup.written.get(NETPLAN_FILE)
     change = FileChange(NETPLAN_FILE, None if before == after else before, after, "0600")
     return SetupStep(SetupStepKind.CABLE, f"the cable to {peer}: {words}, MTU 9000", (change,))
 
@@ -366,10 +365,6 @@ def _plan_docker_group(user: str, inspection: NodeInspection) -> SetupStep | Non
         f"{user} may use Docker (which gives root on the node)",
         (FileChange(GROUP_FILE, f"{line}\n", joined),),
     )
-
-
-def _get_written(inspection: NodeInspection, path: str) -> str | None:
-    return None if inspection.setup is None else inspection.setup.written.get(path)
 
 
 _MODE = "0600"

@@ -13,7 +13,7 @@ from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
 
-from sparkctl.commands.event_stream import stream_events
+from sparkctl.commands.event_stream import build_end, stream_events
 from sparkctl.commands.request import Request
 from sparkctl.commands.start import node_fit
 from sparkctl.commands.start.image_registry import measure_images
@@ -34,7 +34,7 @@ from sparkctl.commands.start.start_request import StartInstance, list_need_nodes
 from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext
 from sparkctl.engines import engine_names, load_engine
-from sparkctl.errors import ExitCode, InvalidInput, NodeError, PortInUse, SparkctlError
+from sparkctl.errors import InvalidInput, NodeError, PortInUse, SparkctlError
 from sparkctl.files import shipped_profiles_dir
 from sparkctl.model.events import CommandEnded, Emit, Event, MemoryFitEvaluated, Outcome, PartsMissing, WarningEmitted
 from sparkctl.model.launch_plan import ContainerLabel
@@ -73,12 +73,10 @@ class CheckFit(Request):
     measured: Sequence[MissingPart] = ()
 
     def format_as_command(self) -> tuple[str, ...]:
-        """Return the words of its command line."""
         profile, *settings = self.words or (self.profile.name,)
         return ("plan", profile, *self.format_node_options(), *settings)
 
     def run(self, ctx: CommandContext) -> AsyncGenerator[Event, None]:
-        """Check it."""
         return check_fit(ctx, self)
 
     def to_start_request(self, node: Node) -> StartInstance:
@@ -86,7 +84,6 @@ class CheckFit(Request):
         nodes = tuple(self.nodes) if self.profile.nodes > 1 else (node,)
         return StartInstance(
             profile=self.profile,
-            engine=load_engine(self.profile.engine),
             nodes=nodes,
             words=self.words,
             environ=self.environ,
@@ -108,17 +105,9 @@ def check_fit(ctx: CommandContext, request: CheckFit) -> AsyncGenerator[Event, N
         _report_flag_warnings(ctx, request, checked, emit)
         good = [one for one in checked if one.can_start or (request.is_proposal and one.could_start)]
         wanted = max((one.fit.sparks for one in checked), default=1)
-        code = ExitCode.DONE if len(good) >= wanted else ExitCode.REFUSED
-        outcome = Outcome.PLANNED if code is ExitCode.DONE else Outcome.REFUSED
+        outcome = Outcome.PLANNED if len(good) >= wanted else Outcome.REFUSED
         node = request.nodes[0].name if len(request.nodes) == 1 else None
-        return CommandEnded(
-            ts=ctx.clock.unix_time(),
-            outcome=outcome,
-            exit_code=int(code),
-            seconds=ctx.clock.monotonic() - began,
-            node=node,
-            instance=request.profile.name,
-        )
+        return build_end(ctx, began, outcome, node=node, instance=request.profile.name)
 
     return stream_events(ctx, run_check, request.profile.name, None, on_interrupt="interrupted; nothing was changed")
 

@@ -12,7 +12,7 @@ from sparkctl.model.fabric_route import FabricRoute, NodeLanes, RouteEnd
 from sparkctl.model.launch_plan import LaunchPlan
 from sparkctl.model.node import NodeName
 from sparkctl.model.text.sanitize import sanitize_line, truncate_text
-from sparkctl.node import peer_checks
+from sparkctl.node import build_script_command, peer_checks, read_node_script
 from sparkctl.node.peer_checks import PingReply, PingReport, PingTarget
 from sparkctl.transport.node_session import NodeSession
 
@@ -63,8 +63,8 @@ async def _ping_from_node(session: NodeSession, end: RouteEnd, route: FabricRout
     wanted = list_ping_targets(end, route)
     try:
         done = await session.run(
-            peer_checks.build_ping_command(wanted),
-            stdin=peer_checks.read_ping_script(),
+            build_script_command(*(target.script_argument for target in wanted)),
+            stdin=read_node_script("peer_ping.sh"),
             timeout=peer_checks.PING_TIMEOUT_SECONDS,
         )
         return peer_checks.decode_ping_report(done.stdout)
@@ -177,10 +177,10 @@ async def _try_ssh_login(head: NodeSession, worker: NodeSession, end: RouteEnd) 
         )
     if done.status == 0:
         return None
-    lines = done.stderr.decode("utf-8", "replace").strip().splitlines() or [f"ssh ended with {done.status}"]
+    why = done.last_error or f"ssh ended with {done.status}"
     raise OperationRefused(
         f"mpirun starts the ranks by SSH, and {head.node.name} cannot log in at {where} without a password: "
-        f"{truncate_text(sanitize_line(lines[-1]), _MAX_SSH_MESSAGE_LENGTH)}",
+        f"{truncate_text(why, _MAX_SSH_MESSAGE_LENGTH)}",
         _suggest_login_remedy(head, entry.user, end),
     )
 

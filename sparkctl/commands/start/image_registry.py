@@ -13,7 +13,7 @@ from pathlib import Path
 
 from sparkctl.errors import NodeError, NodeStarved, OperationRefused, UnreadableAnswer
 from sparkctl.model.missing_part import MissingPart, PartKind
-from sparkctl.model.text.sanitize import load_json, sanitize_line
+from sparkctl.model.text.sanitize import load_json_map, sanitize_line
 from sparkctl.node.bootstrap import build_program
 from sparkctl.node.registry import ANSWER_MARK
 from sparkctl.transport.docker.docker_responses import DockerInfo
@@ -67,12 +67,8 @@ async def _measure_image(
         done = await session.run(program.argv, stdin=program.stdin, timeout=_SIZE_TIMEOUT_SECONDS)
     except NodeError as error:
         return part, error.message
-    text = done.stdout.decode("utf-8", "replace").partition(ANSWER_MARK)[2]
-    try:
-        answer = load_json(text)
-    except (ValueError, RecursionError):
-        answer = None
-    if not isinstance(answer, dict):
+    answer = load_json_map(done.stdout.decode("utf-8", "replace").partition(ANSWER_MARK)[2])
+    if answer is None:
         return part, f"python3 on {session.node.name} did not ask the registry (exit {done.status})"
     size, unpacked = (_as_bytes(answer.get(name)) for name in ("size", "unpacked"))
     if size is not None:
@@ -176,11 +172,7 @@ async def find_login(
     text: bytes, registry: str, ask_helper: Callable[[str, str], Awaitable[bytes | None]]
 ) -> dict[str, str] | None:
     """Return the login for a registry that a config.json of Docker has, itself or by its credential helper."""
-    try:
-        config = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(config, dict):
+    if (config := load_json_map(text)) is None:
         return None
     keys = [_DOCKER_HUB_LOGIN, _DOCKER_HUB] if registry == _DOCKER_HUB else [registry, f"https://{registry}"]
     helpers = config.get("credHelpers")
@@ -198,11 +190,8 @@ async def find_login(
 
 
 def _decode_helper_answer(text: bytes | None) -> dict[str, str] | None:
-    try:
-        answer = json.loads(text or b"{}")
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(answer, dict) or not answer.get("Secret"):
+    answer = load_json_map(text) or {}
+    if not answer.get("Secret"):
         return None
     if answer.get("Username") == "<token>":
         return {"identitytoken": str(answer["Secret"])}

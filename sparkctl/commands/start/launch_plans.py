@@ -17,7 +17,6 @@ from sparkctl.commands.start.start_preflight import refuse_without_docker
 from sparkctl.commands.start.start_request import StartInstance
 from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext
-from sparkctl.engines import load_engine
 from sparkctl.engines.base import EngineRank
 from sparkctl.errors import InvalidInput
 from sparkctl.files import plain_file_name, read_regular_file, safe_file_name
@@ -37,7 +36,6 @@ from sparkctl.profiles.container_labels import (
     parse_stop_grace_label,
 )
 from sparkctl.profiles.launch_planning import RankPlacement, build_launch_plan
-from sparkctl.profiles.launch_planning import build_launch_plan as make_plan
 from sparkctl.transport.node_session import NodeSession, isolate_node_failures
 
 _START_ID_LENGTH = 12
@@ -112,13 +110,12 @@ def _build_plan(
     if request.profile.api_key is not None:
         get_key = read_api_key if request.dry_run else ensure_api_key
         key = get_key(ctx.history.directory, request.profile.name, head)
-    plan = make_plan(
+    plan = build_launch_plan(
         request.profile,
         session.node,
         home=session.user_home,
         operator=ctx.operator,
         environ=request.environ,
-        engine=request.engine,
         place=place,
         generated_key=key,
     )
@@ -130,7 +127,7 @@ def build_changed_plan(
     ctx: CommandContext, request: StartInstance, session: NodeSession, profile: Profile
 ) -> LaunchPlan:
     """Return the launch of a changed profile as the model of this node alone; the memory estimate uses it."""
-    return _build_plan(ctx, replace(request, profile=profile, engine=load_engine(profile.engine)), session)
+    return _build_plan(ctx, replace(request, profile=profile), session)
 
 
 async def read_node_home(ctx: CommandContext, node: Node) -> str:
@@ -145,9 +142,7 @@ def build_preview_plan(
     ctx: CommandContext, profile: Profile, node: Node, home: str, environ: Mapping[str, str]
 ) -> LaunchPlan:
     """Build the launch that `up` would make of a profile. Raises `InvalidInput` where the profile is wrong."""
-    return build_launch_plan(
-        profile, node, home=home, operator=ctx.operator, environ=environ, engine=load_engine(profile.engine)
-    )
+    return build_launch_plan(profile, node, home=home, operator=ctx.operator, environ=environ)
 
 
 _UNSET_VARIABLE_PATTERN = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\} is not set")
@@ -190,13 +185,11 @@ def preview_launch(
 class ContainerLaunch:
     """A launch plan read back from a container, with secrets masked, so that it may be shown.
 
-    Only the ``docker run`` line and the values in labels are known: ``ready`` is None without its label. ``started``:
-    unix seconds by the node's clock.
+    Only the ``docker run`` line and the values in labels are known: ``ready`` is None without its label.
     """
 
     plan: LaunchPlan
     ready: ReadinessRule | None
-    started: float | None
 
 
 async def read_container_launch(ctx: CommandContext, node: Node, container_id: str) -> ContainerLaunch:
@@ -229,7 +222,7 @@ def rebuild_launch_plan(node: Node, container: Container, run: DockerRunSpec) ->
         floor_memory=None,
         **same,
     )
-    return ContainerLaunch(redact_launch_plan(plan), ready, container.started)
+    return ContainerLaunch(redact_launch_plan(plan), ready)
 
 
 _KEY_BYTES = 32

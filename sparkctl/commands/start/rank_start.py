@@ -94,16 +94,13 @@ async def confirm_after_failures(ctx: CommandContext, plans: Sequence[LaunchPlan
         RetryStartQuestion(head.node, head.profile, failures)
     ):
         return
+    causes = [cause for _, cause in failures]  # by the names that `sparkctl help` knows
+    how = f"each time: {causes[0]}" if len(set(causes)) == 1 else ", ".join(causes)
     raise OperationRefused(
         f"{head.profile} failed on {' and '.join(plan.node for plan in plans)} {len(failures)} times within the last hour "
-        f"({_describe_failures([how for _, how in failures])}); nothing was started",
+        f"({how}); nothing was started",
         f"see why: sparkctl diagnose {head.instance} --node {head.node}\nstart it anyway: {again} --again",
     )
-
-
-def _describe_failures(causes: Sequence[str]) -> str:
-    """Return how the starts failed, by the names that ``sparkctl help`` knows."""
-    return f"each time: {causes[0]}" if len(set(causes)) == 1 else ", ".join(causes)
 
 
 def record_start_failure(
@@ -260,7 +257,6 @@ class RankStart(RankWatch):
         self.emit(replace(build_missing_event(self.ctx, words, self.plan.node, parts), commands=()))
 
     def warn_of_decision(self) -> None:
-        """Emit the warnings of the decision."""
         for message, hint in self.decision.warnings:
             self.warn(message, hint)
 

@@ -96,7 +96,6 @@ class RankWatch:
             await self.guard.arm_guard(drop_was_reported=self.drop_was_reported)
 
     async def guard_container(self, container_id: str) -> None:
-        """Have the guard watch a container."""
         if self.guard is not None:
             await self.guard.watch_container(container_id)
 
@@ -380,7 +379,9 @@ async def _build_failure_result(
     ]
     await gather_or_cancel(*(rank.stop_rank() for rank in ranks))
     await _wait_for_tasks(
-        ctx, [task for task, rank in zip(tasks, ranks, strict=True) if _is_reachable(rank)], _LOG_END_SECONDS
+        ctx,
+        [task for task, rank in zip(tasks, ranks, strict=True) if rank.session.link.status.state is NodeState.OK],
+        _LOG_END_SECONDS,
     )
     _raise_defect(tasks)
     failures = [
@@ -400,10 +401,6 @@ async def _build_failure_result(
     return InstanceWatchResult(
         rank=rank, verdict=_merge_verdicts(rank, failed, failures, ranks), log=failed.log, more_logs=more
     )
-
-
-def _is_reachable(rank: RankWatch) -> bool:
-    return rank.session.link.status.state is NodeState.OK
 
 
 async def _wait_for_tasks(ctx: CommandContext, tasks: Sequence[asyncio.Task[WatchResult]], patience: float) -> None:

@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
 
-from sparkctl.commands.event_stream import open_session, stream_events
+from sparkctl.commands.event_stream import build_end, open_session, stream_events
 from sparkctl.commands.history_writer import OperationSubject, record_operation
 from sparkctl.commands.node_lock import LockConflict, acquire_node_lock
 from sparkctl.commands.start import connectivity_check, rank_start
@@ -48,10 +48,8 @@ from sparkctl.model.fabric_route import FabricRoute
 from sparkctl.model.finding import Severity
 from sparkctl.model.guard_state import GuardCoverage
 from sparkctl.model.launch_plan import PROVED_PROBES
-from sparkctl.model.memory_fit import MemoryFit
 from sparkctl.model.node import NodeName, format_endpoint_url
 from sparkctl.model.phase import Phase
-from sparkctl.model.profile import Profile
 from sparkctl.model.text.units import format_duration
 from sparkctl.model.verdict import ChangeDirection, FailureCause, Verdict
 from sparkctl.monitor.activity import QUEUED_WORDS
@@ -86,7 +84,6 @@ def start_instance(ctx: CommandContext, request: StartInstance) -> AsyncGenerato
     subject = OperationSubject(
         kind=OperationKind.START,
         nodes=request.nodes,
-        instance=None,
         profile=request.profile,
         command=request.retry_command,
     )
@@ -152,7 +149,9 @@ class _StartRun:
         self.clocks: ClockOffsets = {}
         self._emit: Emit = lambda event: None
         self._proof = SettingProof(
-            request.words or (request.profile.name,), ProfileLibrary(), self._evaluate_changed_profile
+            request.words or (request.profile.name,),
+            ProfileLibrary(),
+            lambda changed: [one.measured.evaluate_in_place(changed) for one in self.ranks if one.measured is not None],
         )
 
     async def run(self, emit: Emit) -> CommandEnded:
@@ -192,7 +191,6 @@ class _StartRun:
     # inspect and decide
 
     async def _prepare_and_lock(self, taken: AsyncExitStack, sessions: Sequence[NodeSession]) -> CommandEnded | None:
-        """Prepare the start and take the locks."""
         self.began = self.ctx.clock.monotonic()
         ended = await self._prepare_start(sessions)
         if ended is None:
@@ -306,10 +304,6 @@ class _StartRun:
         )
         ended = self._build_end(Outcome.READY, message=f"{plan.instance} already runs on {self._node_names} ({status})")
         return await self._check_answers(ended) if self.request.strict else ended
-
-    def _evaluate_changed_profile(self, profile: Profile) -> list[MemoryFit]:
-        """Return the estimate of a changed profile on each node, by the last inspection."""
-        return [rank.measured.evaluate_in_place(profile) for rank in self.ranks if rank.measured is not None]
 
     # change
 
@@ -582,24 +576,15 @@ class _StartRun:
         message: str | None = None,
     ) -> CommandEnded:
         """Return the end; ``rank`` is the one it is about, where that is not the head."""
-        codes = {
-            Outcome.FAILED: ExitCode.ENGINE_FAILED,
-            Outcome.TIMED_OUT: ExitCode.TIMED_OUT,
-            Outcome.UNPROVED: ExitCode.UNHEALTHY,
-        }
         plan = (rank or self.head).plan
-        return CommandEnded(
-            ts=self.ctx.clock.unix_time(),
-            outcome=outcome,
-            exit_code=int(codes.get(outcome, ExitCode.DONE)),
-            seconds=self.ctx.clock.monotonic() - self.began,
-            node=plan.node,
-            instance=plan.instance,
+        ended = build_end(
+            self.ctx, self.began, outcome, node=plan.node, instance=plan.instance, message=message, log=log
+        )
+        return replace(
+            ended,
             endpoint=format_endpoint_url(self.request.head_node, plan.node_port)
             if outcome in (Outcome.READY, Outcome.UNPROVED)
             else None,
-            message=message,
             verdict=None if verdict is None else self._add_retry_command(verdict),
-            log=log,
             guard=self._guard_coverage if outcome in _STARTED_OUTCOMES else None,
         )

@@ -181,7 +181,6 @@ class StartTimer:
         self.has_joined = False
 
     def record_event(self, event: Event) -> None:
-        """Record the times of an event."""
         self._stopwatch.record_event(event)
 
     def load_expected(self, plan: LaunchPlan) -> None:

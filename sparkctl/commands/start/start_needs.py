@@ -16,7 +16,6 @@ from sparkctl.commands.start.start_request import StartInstance, find_need_node
 from sparkctl.commands.stop.stop_instance import StopInstance, stop_instance
 from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext, NodeLock
-from sparkctl.engines import load_engine
 from sparkctl.model.events import CommandEnded, Emit, Event, MemoryFitEvaluated, Outcome, WarningEmitted
 from sparkctl.model.launch_plan import ContainerLabel
 from sparkctl.model.memory_fit import MemoryFit
@@ -50,7 +49,7 @@ def list_chain(request: StartInstance) -> tuple[StartInstance, ...]:
         )
         labels = (*_build_needs_label(need.profile.needs, node), (ContainerLabel.STARTED_FOR, own.name))
         one = StartInstance(
-            profile=need.profile, engine=load_engine(need.profile.engine), nodes=(node,), names_nodes=True,
+            profile=need.profile, nodes=(node,), names_nodes=True,
             dry_run=request.dry_run, timeout=request.timeout, environ=request.environ, words=(need.profile.name,),
             guarded=request.guarded, once_more=request.once_more, forced=request.forced, kept=request.kept,
             switch_flags=request.switch_flags, alone=True, labels=labels,
@@ -107,10 +106,9 @@ class _ChainRun:
             return await self._start_all(own, there, emit)
 
     def _share(self, sessions: dict[NodeName, NodeSession], locks: dict[NodeName, NodeLock]) -> CommandContext:
-        def share_session(node: Node) -> NodeSession:
-            return SharedSession(sessions[node.name])
-
-        return replace(self.ctx, lend=share_session, holds={**self.ctx.holds, **locks})
+        return replace(
+            self.ctx, lend=lambda node: SharedSession(sessions[node.name]), holds={**self.ctx.holds, **locks}
+        )
 
     async def _lock_node(self, stack: AsyncExitStack, session: NodeSession, emit: Emit) -> NodeLock:
         def warn(message: str) -> None:

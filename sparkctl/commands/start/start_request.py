@@ -43,7 +43,6 @@ class LaunchRequest(Request):
     """
 
     profile: Profile
-    engine: Engine
     nodes: tuple[Node, ...]
     dry_run: bool = False
     timeout: float | None = None
@@ -51,6 +50,11 @@ class LaunchRequest(Request):
     words: tuple[str, ...] = ()
     guarded: bool = True
     once_more: bool = False
+
+    @property
+    def engine(self) -> Engine:
+        """The profile's engine."""
+        return load_engine(self.profile.engine)
 
     def check_timeout(self, history: OperationHistory) -> tuple[str, str] | None:
         """Return a warning and its hint where ``--timeout`` is shorter than such a start took."""
@@ -99,7 +103,6 @@ class StartInstance(LaunchRequest):
     known: Sequence[Node] = ()
 
     def format_as_command(self) -> tuple[str, ...]:
-        """Return the words of its command line."""
         profile, *settings = self.words or (self.profile.name,)
         flags = {
             "--replace": self.replace, "--detach": self.detach, "--again": self.once_more, "--force": self.forced, "--pull": self.pull,
@@ -188,7 +191,6 @@ def build_start_request(
     """Return a start without options; ``typed``: the name under which the profile was found."""
     return StartInstance(
         profile=profile,
-        engine=load_engine(profile.engine),
         nodes=tuple(nodes),
         environ=os.environ,
         words=(typed,),

@@ -140,7 +140,6 @@ class StartWatch:
         return None if at is None else at.seconds
 
     def report_phase(self, phase: Phase | None = None, detail: str | None = None) -> None:
-        """Emit the current phase."""
         now = self.ctx.clock.monotonic()
         phase = phase or self.log.phase
         if self._reported is None or self._reported[0] is not phase:
@@ -163,7 +162,7 @@ class StartWatch:
             self.container_id,
             since=self.since,
             secrets=self._secrets,
-            on_gap=self._warn_missing_lines,
+            on_gap=lambda: self.emit(build_missing_lines_warning(self.ctx, self.plan.node, self.plan.instance)),
             analyzer=self.log,
         )
         self.report_phase()
@@ -199,9 +198,6 @@ class StartWatch:
                     raise
                 await self.ctx.clock.sleep(_DOCKER_RETRY_SECONDS[failures])
                 failures += 1
-
-    def _warn_missing_lines(self) -> None:
-        self.emit(build_missing_lines_warning(self.ctx, self.plan.node, self.plan.instance))
 
     def _warn_log_unreadable(self, silent: LogUnreadable) -> None:
         what = f"{silent.message}; {self.plan.instance} is watched by its answers and its exit code alone"

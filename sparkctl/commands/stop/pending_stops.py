@@ -81,7 +81,6 @@ class PendingStopFiles:
         return tuple(sorted(found, key=lambda one: one.since))
 
     def list_for_node(self, node: str, now: float) -> tuple[PendingStop, ...]:
-        """Return the pending stops of a node."""
         return tuple(one for one in self.list_all(now) if one.node == node)
 
     def save_stop(self, stop: PendingStop) -> None:

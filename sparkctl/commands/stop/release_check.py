@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 
 from sparkctl.context import CommandContext
 from sparkctl.engines import collect_engine_words
@@ -16,7 +16,7 @@ from sparkctl.model.sample import MemoryBeforeStart
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.secrets import redact_words
 from sparkctl.model.text.units import GIB, MIB, format_gib, format_size
-from sparkctl.node import node_inspection
+from sparkctl.node import build_script_command, read_node_script
 from sparkctl.node.node_inspection import NodeInspection, ProcessInfo, SharedMemoryFile
 from sparkctl.profiles.container_labels import parse_expected_memory_label
 from sparkctl.transport.node_session import NodeSession
@@ -26,7 +26,9 @@ _RAY_PROGRAMS = ("raylet", "gcs_server")
 _SHM_NAMES = ("psm_", "sem.mp-", "sem.loky", "loky-", "torch_", "nccl-", "cuda.shm", "plasma")
 _ADOPTING_PROCESS = "systemd"  # a user's own init adopts processes without a parent
 _MAX_TITLE_LENGTH = 60
-_CLOCK_SLACK_SECONDS = 1.0  # seconds by which the kernel's stamps may be early: they are rounded down
+# Seconds by which a birth may seem older than its container's start: the kernel tells when it booted in whole seconds, from
+# which births of processes are counted; Docker stamps a start a moment after it.
+_PROCESS_BIRTH_SLACK, _FILE_BIRTH_SLACK = 1.0, 0.2
 _FIRST_PID = 1  # init, which root owns and everybody sees
 _MEMORY_TOLERANCE_BYTES = 2 * GIB  # MemAvailable varies by this much while no engine changes
 _MIN_SHM_BYTES = 16 * MIB
@@ -89,7 +91,8 @@ def find_surviving_processes(was: ContainerFootprint, now: NodeInspection) -> tu
             continue
         own = (now.pids or {}).get(one.pid)
         is_certain = (one.pid, one.start) in was.processes or own == was.container
-        if is_certain or (own is None and _is_orphaned_engine(one, names) and _started_after_container(one, was)):
+        is_later = one.born is not None and was.started is not None and one.born >= was.started - _PROCESS_BIRTH_SLACK
+        if is_certain or (own is None and is_later and _is_orphaned_engine(one, names)):
             on_gpu = (now.gpu or {}).get(one.pid, 0)
             found.append((one, None if on_gpu is None else on_gpu + (one.resident or 0), is_certain))
     return tuple(
@@ -108,10 +111,6 @@ def _is_orphaned_engine(one: ProcessInfo, names: dict[int, str]) -> bool:
     adopted = one.parent <= 1 or one.parent not in names or names[one.parent] == _ADOPTING_PROCESS
     titles = ("ray::", *collect_engine_words("process_titles"))
     return adopted and (program in _RAY_PROGRAMS or program.startswith(titles))
-
-
-def _started_after_container(one: ProcessInfo, was: ContainerFootprint) -> bool:
-    return one.born is not None and was.started is not None and one.born >= was.started - _CLOCK_SLACK_SECONDS
 
 
 def format_process_title(one: ProcessInfo) -> str:
@@ -135,7 +134,7 @@ def find_leftover_shm_files(
     unused = [
         one
         for one in now.shm or ()
-        if not one.users and one.born is not None and one.born >= was.started - _CLOCK_SLACK_SECONDS
+        if not one.users and one.born is not None and one.born >= was.started - _FILE_BIRTH_SLACK
     ]
     certain = tuple(one for one in unused if one.inode in was.files)
     names = (*_SHM_NAMES, *collect_engine_words("shm_names"))
@@ -303,8 +302,8 @@ class ReleaseCheck:
         certain, likely = find_leftover_shm_files(self._was, after)
         if certain:
             argv = [word for one in certain for word in ("{}:{}".format(*one.inode), one.path)]
-            script = (Path(node_inspection.__file__).parent / "remove_shared_memory.sh").read_bytes()
-            await self._session.run(["sh", "-s", "--", *argv], stdin=script)
+            script = read_node_script("remove_shared_memory.sh")
+            await self._session.run(build_script_command(*argv), stdin=script)
             certain, likely = find_leftover_shm_files(self._was, await self._session.read_node("shm"))
         if likely and await self._is_shared_by_others():
             likely = ()

@@ -37,7 +37,6 @@ class StoppedContainer:
     log: str | None
     removed: bool
     node: NodeName
-    instance: str
     container_id: str
     container_name: str
 
@@ -120,7 +119,6 @@ async def stop_instance_container(
         log=saved.path,
         removed=removed,
         node=session.node.name,
-        instance=instance,
         container_id=container.id,
         container_name=container.name,
     )
@@ -320,7 +318,6 @@ class StopOrder:
         self._looked.set()
 
     def add_rank(self, *, is_head: bool) -> None:
-        """Register one rank of a model."""
         if is_head:
             self.head_ended.clear()
         else:
@@ -333,11 +330,9 @@ class StopOrder:
             self._workers -= 1
             if self._workers <= 0:
                 self._looked.set()
-        await self._wait_for_event(self._looked if is_head else self.head_ended)
+        awaited = self._looked if is_head else self.head_ended
+        await run_until_first(awaited.wait(), self._ctx.clock.sleep(_HEAD_START_SECONDS))
 
     def release_waiting_ranks(self, *, is_head: bool) -> None:
         """Let no other rank wait for this one any more."""
         (self.head_ended if is_head else self._looked).set()
-
-    async def _wait_for_event(self, event: asyncio.Event) -> None:
-        await run_until_first(event.wait(), self._ctx.clock.sleep(_HEAD_START_SECONDS))

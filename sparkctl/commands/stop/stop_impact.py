@@ -62,12 +62,9 @@ def find_interrupted_instances(now: ActionContext, target: StopTarget) -> tuple[
 
     The last figures decide; they are up to a few seconds old.
     """
-    return tuple(one for one in find_stopped_instances(now, target) if is_instance_serving(one, now) is not False)
-
-
-def find_stopped_instances(now: ActionContext, target: StopTarget) -> tuple[InstanceView, ...]:
-    """Return the known instances that would be stopped."""
-    return tuple(one for one in find_target_instances(now, target) if one.is_alive)
+    return tuple(
+        one for one in find_target_instances(now, target) if one.is_alive and is_instance_serving(one, now) is not False
+    )
 
 
 def find_target_instances(now: ActionContext, target: StopTarget) -> tuple[InstanceView, ...]:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from sparkctl.commands.event_stream import build_end_from_error, open_session, stream_events
+from sparkctl.commands.event_stream import build_end, build_end_from_error, open_session, stream_events
 from sparkctl.commands.history_writer import OperationSubject, record_operation
 from sparkctl.commands.node_lock import BorrowedNodeLock, HeldNodeLock, acquire_node_lock
 from sparkctl.commands.request import Preview, Request, list_flags
@@ -30,7 +30,6 @@ from sparkctl.errors import (
     ConnectionLost,
     DockerError,
     DockerUnavailable,
-    ExitCode,
     InvalidInput,
     NodeError,
     NodeStarved,
@@ -74,7 +73,6 @@ class OpenStart:
     parts: tuple[tuple[NodeName, str], ...]
 
     def containers_on(self, node: NodeName) -> tuple[str, ...]:
-        """Return its container ids on a node."""
         return tuple(container for where, container in self.parts if where == node)
 
 
@@ -157,12 +155,8 @@ async def list_remaining_containers(ctx: CommandContext, sessions: Sequence[Node
 _SAVE_LOG_HINT = (
     "find out why (is this disk full? df -h), then repeat the command: it saves the log and removes the container"
 )
-_UNREACHABLE_ERRORS = (
-    NodeUnreachable,
-    NodeStarved,
-    ConnectionLost,
-    DockerUnavailable,
-)  # its containers are not known, and run on
+# its containers are not known, and run on
+_UNREACHABLE_ERRORS = (NodeUnreachable, NodeStarved, ConnectionLost, DockerUnavailable)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,11 +185,9 @@ class StopInstance(Request):
 
     @property
     def target(self) -> StopTarget:
-        """What it would stop."""
         return StopTarget(instance=self.instance, nodes=self.named_nodes, frees=self.frees)
 
     def format_as_command(self) -> tuple[str, ...]:
-        """Return the words of its command line."""
         grace = () if not self.grace else (f"--grace={self.grace:g}s",)
         more = (
             *list_flags({"--with-needs": self.with_needs, "--kill": self.grace == 0, "--dry-run": self.dry_run}),
@@ -211,7 +203,6 @@ class StopInstance(Request):
         return replace(question, is_required=not self.dry_run)
 
     def run(self, ctx: CommandContext) -> AsyncGenerator[Event, None]:
-        """Stop what was requested."""
         return stop_instance(ctx, self)
 
     @property
@@ -351,7 +342,6 @@ class _StopRun:
     # inspect
 
     async def _list_containers(self, nodes: Iterable[Node], stack: AsyncExitStack) -> None:
-        """List the containers of the nodes, in parallel."""
         new = [node for node in nodes if node.name not in self.sessions]
         for node in new:
             self.sessions[node.name] = await open_session(stack, self.ctx, node, self.emit)
@@ -528,13 +518,7 @@ class _StopRun:
         where = " or ".join(self.requested_names)
         idle = f"{name} is not running on {where}" if name else "nothing started by sparkctl is running there"
         message = "\n".join([*(lines or [idle]), *stays])
-        return CommandEnded(
-            ts=self.ctx.clock.unix_time(),
-            outcome=Outcome.PLANNED,
-            exit_code=int(ExitCode.DONE),
-            seconds=self._elapsed_seconds,
-            message=message,
-        )
+        return build_end(self.ctx, self.began, Outcome.PLANNED, message=message)
 
     async def _build_end(self, result: StopResult, chosen: Sequence[InstanceContainers]) -> CommandEnded:
         self._save_pending_stops(result, chosen)
@@ -560,11 +544,10 @@ class _StopRun:
             lines = [
                 f"stopped, but {' and '.join(kept_names)} {'was' if len(kept_names) == 1 else 'were'} kept: the log could not be saved"
             ]
-        return CommandEnded(
-            ts=self.ctx.clock.unix_time(),
-            outcome=Outcome.DONE if is_good else Outcome.UNHEALTHY,
-            exit_code=int(ExitCode.DONE if is_good else ExitCode.UNHEALTHY),
-            seconds=self._elapsed_seconds,
+        return build_end(
+            self.ctx,
+            self.began,
+            Outcome.DONE if is_good else Outcome.UNHEALTHY,
             instance=instance,
             message="\n".join(lines) or None,
             hint=_SAVE_LOG_HINT if kept_names else None,

@@ -8,7 +8,7 @@ from dataclasses import field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from sparkctl.commands.event_stream import open_session, stream_events
+from sparkctl.commands.event_stream import build_end, open_session, stream_events
 from sparkctl.commands.history_writer import OperationSubject, record_operation
 from sparkctl.commands.request import Preview, Request, SentenceTone, describe_unreachable
 from sparkctl.commands.switch.switch_instance import run_switch
@@ -17,7 +17,6 @@ from sparkctl.commands.switch.switch_runner import SwitchStepRunner, list_remain
 from sparkctl.commands.switch.switch_transaction import SwitchTransaction
 from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext
-from sparkctl.engines import load_engine
 from sparkctl.errors import NodeError, OperationRefused, SparkctlError
 from sparkctl.history.model import OperationKind
 from sparkctl.model.events import CommandEnded, Emit, Event, Outcome
@@ -61,12 +60,10 @@ class FinishSwitch(Request):
     way: FinishVerb = FinishVerb.RESUME
 
     def format_as_command(self) -> tuple[str, ...]:
-        """Return the words of its command line."""
         verb, *flags = self.way.split()
         return (verb, *self.format_node_options(), *flags)
 
     def preview(self, now: ActionContext) -> Preview:
-        """Return the question before it."""
         return Preview(
             sections=(
                 ((self._format_question(now), SentenceTone.STRONG),),
@@ -95,7 +92,6 @@ class FinishSwitch(Request):
         return f"Undo {what}? {new}{ready} goes{f', and {old} is started again' if old else ''}."
 
     def run(self, ctx: CommandContext) -> AsyncGenerator[Event, None]:
-        """Finish it this way."""
         return finish_switch(ctx, self)
 
 
@@ -137,7 +133,10 @@ class _FinishRun:
         async with AsyncExitStack() as stack:
             journal = await self._find_journal(stack, emit)
             if journal is None:
-                return self._build_no_switch_end()
+                where = " or ".join(node.name for node in self.request.nodes)
+                return build_end(
+                    self.ctx, self.began, Outcome.DONE, message=f"there is no unfinished switch on {where}"
+                )
             action, first = decide_finish(verb, journal.step)
             if action is FinishAction.REFUSE:
                 before = journal.stops[0] if journal.stops else "PROFILE"
@@ -156,7 +155,15 @@ class _FinishRun:
                 await self._verify_unchanged(transaction, journal)
                 if action in (FinishAction.REPEAT, FinishAction.FORGET):
                     await transaction.delete_journal()
-                    ended = self._build_end(journal, "nothing had been stopped: the switch is forgotten")
+                    message = "nothing had been stopped: the switch is forgotten"
+                    ended = build_end(
+                        self.ctx,
+                        self.began,
+                        Outcome.DONE,
+                        node=journal.nodes[0],
+                        instance=journal.instance,
+                        message=message,
+                    )
                 elif action is FinishAction.FORWARD:
                     ended = await SwitchStepRunner(transaction, request).run_forward(first)
                 elif action is FinishAction.ROLL_BACK:
@@ -273,7 +280,7 @@ class _FinishRun:
         nodes = {**{node.name: node for node in self.request.known}, **{k: v.node for k, v in self.sessions.items()}}
         self._refuse_unless_launchable(profile, nodes[journal.nodes[0]], abort_hint)
         return SwitchInstance(
-            profile=profile, engine=load_engine(profile.engine), nodes=tuple(nodes[one] for one in journal.nodes), known=tuple(nodes.values()),
+            profile=profile, nodes=tuple(nodes[one] for one in journal.nodes), known=tuple(nodes.values()),
             keep_going=journal.keep_going, rolls_back=journal.rolls_back, timeout=self.request.timeout or journal.timeout,
             environ=self.request.environ, words=journal.words,
             guarded=self.request.guarded and journal.guarded, once_more=True,
@@ -290,28 +297,11 @@ class _FinishRun:
                 home="/",
                 operator=self.ctx.operator,
                 environ=self.request.environ,
-                engine=load_engine(profile.engine),
             )
         except SparkctlError as error:
             raise OperationRefused(
                 f"it cannot be resumed from here: {error.message}", "\n".join(filter(None, (error.hint, abort_hint)))
             ) from error
-
-    def _build_no_switch_end(self) -> CommandEnded:
-        where = " or ".join(node.name for node in self.request.nodes)
-        return self._build_end(None, f"there is no unfinished switch on {where}")
-
-    def _build_end(self, journal: SwitchJournal | None, message: str) -> CommandEnded:
-        clock = self.ctx.clock
-        return CommandEnded(
-            ts=clock.unix_time(),
-            outcome=Outcome.DONE,
-            exit_code=0,
-            seconds=clock.monotonic() - self.began,
-            node=None if journal is None else journal.nodes[0],
-            instance=None if journal is None else journal.instance,
-            message=message,
-        )
 
 
 def decide_finish(verb: FinishVerb, step: SwitchStep) -> tuple[FinishAction, SwitchStep]:

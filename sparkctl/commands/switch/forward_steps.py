@@ -88,10 +88,9 @@ async def stop_old_containers(transaction: SwitchTransaction, old: OldStops) -> 
         )
         for _, failure in stopped.failures:
             raise failure
-    names = " and ".join(transaction.journal.stops)
-    transaction.report_step(
-        SwitchStep.STOPPING, f"{names} stopped; {_format_kept_count(len(transaction.journal.old))} kept"
-    )
+    names, count = " and ".join(transaction.journal.stops), len(transaction.journal.old)
+    kept = "the container is" if count == 1 else f"{count} containers are"
+    transaction.report_step(SwitchStep.STOPPING, f"{names} stopped; {kept} kept")
 
 
 async def list_old_containers(transaction: SwitchTransaction) -> tuple[tuple[NodeName, Container | None], ...]:
@@ -106,10 +105,6 @@ async def list_old_containers(transaction: SwitchTransaction) -> tuple[tuple[Nod
     return await gather_or_cancel(
         *(inspect_old_container(node, container) for node, container in transaction.journal.old)
     )
-
-
-def _format_kept_count(number: int) -> str:
-    return "the container is" if number == 1 else f"{number} containers are"
 
 
 def verify_memory_released(transaction: SwitchTransaction, fits: Sequence[MemoryFit]) -> None:

@@ -293,7 +293,6 @@ async def _restart_container(transaction: SwitchTransaction, container: Containe
 
 
 def _group_by_model(ranks: Sequence[RankWatch]) -> list[list[RankWatch]]:
-    """Group the ranks by model, in their order."""
     found: dict[str, list[RankWatch]] = {}
     for rank in ranks:
         found.setdefault(dict(rank.plan.labels).get(ContainerLabel.RUN) or rank.container_id, []).append(rank)

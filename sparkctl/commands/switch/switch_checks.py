@@ -52,8 +52,7 @@ from sparkctl.node import model_files_decoder
 from sparkctl.node.node_inspection import NodeInspection
 from sparkctl.profiles.container_labels import parse_port_label
 from sparkctl.profiles.fit_evaluation import list_checkpoint_paths
-from sparkctl.profiles.launch_planning import RankPlacement
-from sparkctl.profiles.launch_planning import build_launch_plan as make_plan
+from sparkctl.profiles.launch_planning import RankPlacement, build_launch_plan
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.profiles.profile_lint import StartWarning, refuse_wrong_flags
 from sparkctl.profiles.setting_proof import SettingProof
@@ -349,8 +348,9 @@ async def _inspect_switch_node(
     inspection = await inspecting
     refuse_without_docker(session.node.name, inspection)
     launch, alone = (_build_planned_launch(ctx, request, session, alone=one) for one in (False, True))
+    home, operator, environ = session.user_home, ctx.operator, request.environ
     needed = [
-        (of, _build_need_launch(ctx, of, session))
+        (of, build_launch_plan(of.profile, session.node, home=home, operator=operator, environ=environ))
         for of in list_need_requests(request)
         if session.node.name == of.nodes[0].name
     ]
@@ -395,15 +395,7 @@ async def _read_model_files(
 def list_need_requests(request: SwitchInstance) -> tuple[SwitchInstance, ...]:
     """Return what the new instance needs, each on its node, as requests. Raises `InvalidInput` for an unknown node."""
     *needs, _ = list_chain(request.to_start_request())
-    return tuple(
-        replace(request, profile=one.profile, engine=one.engine, nodes=one.nodes, words=one.words) for one in needs
-    )
-
-
-def _build_need_launch(ctx: CommandContext, of: SwitchInstance, session: NodeSession) -> LaunchPlan:
-    return make_plan(
-        of.profile, session.node, home=session.user_home, operator=ctx.operator, environ=of.environ, engine=of.engine
-    )
+    return tuple(replace(request, profile=one.profile, nodes=one.nodes, words=one.words) for one in needs)
 
 
 def _build_planned_launch(
@@ -421,9 +413,9 @@ def _build_planned_launch(
             rank=EngineRank(index, tuple(node.host for node in request.nodes)), nodes=names, run=_PLANNED_START_ID
         )
     )
-    return make_plan(
+    return build_launch_plan(
         request.profile, session.node, home=session.user_home, operator=ctx.operator, environ=request.environ,
-        engine=request.engine, place=place,
+        place=place,
     )  # fmt: skip
 
 

@@ -31,7 +31,6 @@ def switch_instance(ctx: CommandContext, request: SwitchInstance) -> AsyncGenera
     subject = OperationSubject(
         kind=OperationKind.SWITCH,
         nodes=request.nodes,
-        instance=None,
         profile=request.profile,
         command=request.retry_command,
     )

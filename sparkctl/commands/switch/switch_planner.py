@@ -49,7 +49,6 @@ class IncomingRank:
 
     @property
     def exclusive_group(self) -> str | None:
-        """Its exclusive group."""
         return dict(self.plan.labels).get(ContainerLabel.GROUP)
 
 

@@ -37,7 +37,6 @@ class SwitchInstance(LaunchRequest):
     from_up: bool = False
 
     def format_as_command(self) -> tuple[str, ...]:
-        """Return the words of its command line."""
         profile, *settings = self.words or (self.profile.name,)
         flags = {
             "--replace": self.from_up,
@@ -68,7 +67,7 @@ class SwitchInstance(LaunchRequest):
         """Return the `up` request for the new instance; ``kept``: the containers that a rollback may need."""
         flags = (("--keep-going", self.keep_going), ("--no-rollback", not self.rolls_back), ("--force", self.forced))
         return StartInstance(
-            profile=self.profile, engine=self.engine, nodes=self.nodes, timeout=self.timeout, environ=self.environ, words=self.words,
+            profile=self.profile, nodes=self.nodes, timeout=self.timeout, environ=self.environ, words=self.words,
             guarded=self.guarded, once_more=True, forced=self.forced, kept=frozenset(kept), known=self.known,
             switch_flags=tuple(flag for flag, given in flags if given),
         )  # fmt: skip
@@ -77,7 +76,7 @@ class SwitchInstance(LaunchRequest):
     def from_start(cls, start: StartInstance, known: Sequence[Node], *, from_up: bool = False) -> SwitchInstance:
         """Return the switch that starts the same; ``known``: further nodes that may hold a rank of a stopped model."""
         return cls(
-            profile=start.profile, engine=start.engine, nodes=start.nodes, names_nodes=start.names_nodes,
+            profile=start.profile, nodes=start.nodes, names_nodes=start.names_nodes,
             known=tuple({node.name: node for node in (*start.nodes, *known)}.values()), dry_run=start.dry_run,
             timeout=start.timeout, environ=start.environ, words=start.words, guarded=start.guarded, forced=start.forced,
             once_more=start.once_more, from_up=from_up,

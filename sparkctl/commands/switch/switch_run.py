@@ -11,7 +11,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import NoReturn
 
-from sparkctl.commands.event_stream import deduplicate_warnings, forward_events
+from sparkctl.commands.event_stream import build_end, deduplicate_warnings, forward_events
 from sparkctl.commands.start.rank_start import confirm_after_failures
 from sparkctl.commands.start.start_measurements import StartTimer
 from sparkctl.commands.switch import switch_planner
@@ -35,7 +35,7 @@ from sparkctl.model.container import Container
 from sparkctl.model.events import CommandEnded, Emit, Outcome, SwitchPlanned, WarningEmitted
 from sparkctl.model.instance import is_worker
 from sparkctl.model.launch_plan import ContainerLabel
-from sparkctl.model.node import Node, NodeName
+from sparkctl.model.node import NodeName
 from sparkctl.model.phase import Phase
 from sparkctl.model.switch_plan import SwitchJournal, SwitchPlan, SwitchStep
 from sparkctl.model.text.secrets import redact_words
@@ -85,7 +85,8 @@ class SwitchRun:
         if self.request.dry_run:
             for message, hint in warnings:
                 emit(WarningEmitted(self.ctx.clock.unix_time(), plan.nodes[0], message, hint))
-            return self._build_planned_end()
+            node, instance = self.request.nodes[0].name, self.request.profile.name
+            return build_end(self.ctx, self.began, Outcome.PLANNED, node=node, instance=instance)
         launches = [site.coming.plan for site in self.sites if site.coming is not None]
         if launches and not (plan.is_there or self.request.once_more):
             question = confirm_after_failures(self.ctx, launches, self.request.retry_command)
@@ -222,25 +223,10 @@ class SwitchRun:
 
     async def _start_without_stops(self) -> CommandEnded:
         """Start it as `up` does; the history records that start only."""
-
-        def share_session(node: Node) -> NodeSession:
-            return SharedSession(self.sessions[node.name])
-
         if self.ctx.operation is not None:
             self.ctx.operation.delete_row()
-        alone = replace(self.ctx, lend=share_session, operation=None)
+        alone = replace(self.ctx, lend=lambda node: SharedSession(self.sessions[node.name]), operation=None)
         return await forward_events(self.request.to_start_request().run(alone), self.emit)
-
-    def _build_planned_end(self) -> CommandEnded:
-        clock = self.ctx.clock
-        return CommandEnded(
-            ts=clock.unix_time(),
-            outcome=Outcome.PLANNED,
-            exit_code=0,
-            seconds=clock.monotonic() - self.began,
-            node=self.request.nodes[0].name,
-            instance=self.request.profile.name,
-        )
 
 
 def _list_stopped_container_ids(plan: SwitchPlan) -> set[tuple[NodeName, str]]:

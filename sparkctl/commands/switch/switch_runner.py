@@ -203,7 +203,8 @@ class SwitchStepRunner:
         """Remove both sides and delete the journal, even where a container stayed."""
         transaction = self.transaction
         interruptible = transaction.ctx.interrupt.run_interruptible
-        names = f"{self._old_names} and {transaction.journal.instance}"
+        old = " and ".join(self._distinct_names[1]) or "what was stopped"
+        names = f"{old} and {transaction.journal.instance}"
         try:
             await transaction.begin_step(SwitchStep.UNDOING)
             stayed = await interruptible(
@@ -222,10 +223,6 @@ class SwitchStepRunner:
         return self._build_end(Outcome.DONE, message=f"the switch is given up: nothing of {names} is left")
 
     # report
-
-    @property
-    def _old_names(self) -> str:
-        return " and ".join(self._distinct_names[1]) or "what was stopped"
 
     @property
     def _distinct_names(self) -> tuple[str, tuple[str, ...]]:

@@ -15,7 +15,7 @@ from sparkctl.concurrency import cancel_and_wait, gather_or_cancel
 from sparkctl.context import CommandContext, NodeLock
 from sparkctl.errors import ConnectionLost, NodeError, OperationRefused
 from sparkctl.model.events import Emit, SwitchStepReported, WarningEmitted
-from sparkctl.model.node import Node, NodeName, NodeState
+from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.switch_plan import JournalPresence, SwitchJournal, SwitchJournalStatus, SwitchStep
 from sparkctl.monitor import switch_journal_io as journals
 from sparkctl.monitor.switch_journal_io import NO_JOURNAL, encode_switch_journal
@@ -75,10 +75,11 @@ class SwitchTransaction:
     def step_context(self) -> CommandContext:
         """The context of a command that is a step of this switch: with its sessions, under its locks."""
         locks: dict[NodeName, NodeLock] = {node: OwnedNodeLock(self, node) for node in self._locks}
-        return replace(self.ctx, lend=self._share_session, holds={**self.ctx.holds, **locks})
-
-    def _share_session(self, node: Node) -> NodeSession:
-        return SharedSession(self.sessions[node.name])
+        return replace(
+            self.ctx,
+            lend=lambda node: SharedSession(self.sessions[node.name]),
+            holds={**self.ctx.holds, **locks},
+        )
 
     async def acquire_locks(self, doing: str) -> None:
         """Take the locks of all nodes in the order of their names; raises `LockConflict` with none of them held."""
@@ -184,10 +185,8 @@ class SwitchTransaction:
     async def _write_journal(self, node: NodeName) -> None:
         """Write the journal over our last version and over nothing else: compare and write are one step on the node."""
         text = encode_switch_journal(self.journal)
-        self._possible_journals[node] = (
-            *self._possible_journals[node],
-            text,
-        )  # after a lost connection it is not known whether it was written
+        # after a lost connection it is not known whether it was written
+        self._possible_journals[node] = (*self._possible_journals[node], text)
         await self._retry_after_reconnect(node, self._replace_journal)
         self._possible_journals[node] = (text,)
 
@@ -242,7 +241,6 @@ class SwitchTransaction:
 
     @property
     def finish_commands(self) -> str:
-        """The commands that finish an unfinished switch."""
         return journals.list_finish_commands(self.journal)
 
 

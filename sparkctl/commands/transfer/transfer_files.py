@@ -46,12 +46,10 @@ class TransferReporter:
         self._present = self._done = 0
 
     def begin_item(self, what: str, total: int | None, done: int = 0) -> None:
-        """Begin a new item."""
         self._pace, self._what, self._reported_at, self._present = TransferRate(total), what, 0.0, done
         self.report_progress(done)
 
     def report_progress(self, done: int, *, is_last: bool = False, parts: Sequence[TransferPart] = ()) -> None:
-        """Report the bytes that have arrived."""
         now, self._done = self.clock.monotonic(), done
         rate, left = self._pace.add_sample(now, done)
         if is_last or self._reported_at == 0.0 or now - self._reported_at >= _PROGRESS_SECONDS:
@@ -84,7 +82,6 @@ class TransferReporter:
         return max(0, self._done - self._present)
 
     def warn(self, words: str, hint: str | None = None) -> None:
-        """Emit a warning."""
         self.emit(WarningEmitted(self.clock.unix_time(), self.target, words, hint))
 
 

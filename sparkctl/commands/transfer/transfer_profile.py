@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any
 
-from sparkctl.commands.event_stream import stream_events
+from sparkctl.commands.event_stream import build_end, stream_events
 from sparkctl.commands.request import Request, list_flags
 from sparkctl.commands.start.start_preflight import format_making_hint, refuse_without_docker
 from sparkctl.commands.transfer.transfer_files import (
@@ -29,15 +29,12 @@ from sparkctl.commands.transfer.transfer_files import (
 from sparkctl.commands.transfer.transfer_stream import RouteUnreachable, TransferRoute, open_transfer_stream
 from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext
-from sparkctl.engines import load_engine
 from sparkctl.errors import (
     FREE_DOCKER_DISK,
     DiskFull,
     DockerError,
-    ExitCode,
     ImageNotFound,
     OperationRefused,
-    SparkctlError,
 )
 from sparkctl.model.container import shorten_id
 from sparkctl.model.events import CommandEnded, Emit, Event, Outcome, WarningEmitted
@@ -53,8 +50,7 @@ from sparkctl.monitor.find_fabric_route import find_fabric_route
 from sparkctl.node import model_files_decoder
 from sparkctl.node.model_files_decoder import FileListing, FreeSpace
 from sparkctl.profiles.fit_evaluation import list_checkpoint_paths
-from sparkctl.profiles.launch_planning import DefaultingEnviron
-from sparkctl.profiles.launch_planning import build_launch_plan as make_plan
+from sparkctl.profiles.launch_planning import DefaultingEnviron, build_launch_plan
 from sparkctl.transport.docker.docker_errors import error_for_response
 from sparkctl.transport.docker.docker_responses import ImageInfo
 from sparkctl.transport.node_session import NodeSession
@@ -112,8 +108,9 @@ async def _stream_image(
     for side, session, what in (("send", source, "docker save"), ("take", target, "docker load")):
         status, words = ended.get(side, (0, ""))
         if status:
-            node = session.node.name
-            raise _build_docker_error(node, what, words or f"exit {status}")
+            node, words = session.node.name, words or f"exit {status}"
+            known = error_for_response(node, 0, words)
+            raise type(known)(node, f"{what} failed on {node}: {words}", known.hint)
     if refused:
         raise DockerError(
             target.node.name,
@@ -121,12 +118,6 @@ async def _stream_image(
             f"{target.node.name}",
             f"docker save of one image never does that: check what Docker on {source.node.name} is, and who can change it",
         )
-
-
-def _build_docker_error(node: str, what: str, words: str) -> SparkctlError:
-    """Return the error of a docker command that failed."""
-    known = error_for_response(node, 0, words)
-    return type(known)(node, f"{what} failed on {node}: {words}", known.hint)
 
 
 _LISTING_TIMEOUT_SECONDS = 60.0  # seconds that a node may take to list a model's files
@@ -162,14 +153,12 @@ class TransferProfile(Request):
         return ()
 
     def format_as_command(self) -> tuple[str, ...]:
-        """Return the words of its command line."""
         profile, *settings = self.words or (self.profile.name,)
         targets = (word for node in self.targets for word in ("--to", str(node.name)))
         flags = {"--image-only": not self.model, "--model-only": not self.image, "--dry-run": self.dry_run}
         return ("sync", profile, "--from", str(self.source.name), *targets, *list_flags(flags), *settings)
 
     def run(self, ctx: CommandContext) -> AsyncGenerator[Event, None]:
-        """Copy it."""
         return transfer_profile(ctx, self)
 
 
@@ -209,10 +198,8 @@ def transfer_profile(ctx: CommandContext, request: TransferProfile) -> AsyncGene
         for target in request.targets:
             results.append(await _transfer_to_target(ctx, request, target, emit))
         outcome = Outcome.PLANNED if request.dry_run else Outcome.DONE
-        return CommandEnded(
-            ts=ctx.clock.unix_time(), outcome=outcome, exit_code=int(ExitCode.DONE), seconds=ctx.clock.monotonic() - began,
-            node=request.targets[0].name if len(request.targets) == 1 else None, instance=request.profile.name, message="\n".join(results),
-        )  # fmt: skip
+        node = request.targets[0].name if len(request.targets) == 1 else None
+        return build_end(ctx, began, outcome, node=node, instance=request.profile.name, message="\n".join(results))
 
     again = "interrupted; what has arrived is kept: repeat the command to continue"
     return stream_events(ctx, transfer_to_targets, request.profile.name, None, on_interrupt=again)
@@ -278,17 +265,14 @@ async def _transfer_to_target(ctx: CommandContext, request: TransferProfile, tar
 
 
 async def _read_node_contents(ctx: CommandContext, request: TransferProfile, session: NodeSession) -> NodeContents:
-    """Inspect one node."""
     node = session.node
     inspection = await session.read_node("identity", "docker", "fabric")
-    engine = load_engine(request.profile.engine)
-    plan = make_plan(
+    plan = build_launch_plan(
         request.profile,
         node,
         home=session.user_home,
         operator=ctx.operator,
         environ=DefaultingEnviron(request.environ),
-        engine=engine,
     )
     wanted = list_checkpoint_paths(request.profile, plan, request.kinds) if request.model else ()
     image, rooms = None, []

@@ -27,7 +27,7 @@ from sparkctl.errors import (
 )
 from sparkctl.model.fabric_route import FabricLane
 from sparkctl.model.lazy_dataclass import dataclass
-from sparkctl.model.text.sanitize import load_json, sanitize_line
+from sparkctl.model.text.sanitize import load_json_map, sanitize_line
 from sparkctl.node import model_files_decoder
 from sparkctl.transport.node_connection import ByteReader, ByteWriter, RemoteProcess
 from sparkctl.transport.node_session import NodeSession
@@ -101,7 +101,6 @@ class RouteUnreachable(SparkctlError):
 class TransferStream:
     """Both ends of a running stream. `read_messages` yields their messages; commands go to the ``receiver``."""
 
-    sender: RemoteProcess
     receiver: RemoteProcess
     names: dict[str, str]
     _messages: asyncio.Queue[tuple[str, dict[str, Any] | None]] = field(
@@ -109,7 +108,6 @@ class TransferStream:
     )
 
     async def send_to_receiver(self, **words: Any) -> None:
-        """Send a command to the receiver."""
         await self.receiver.write(json.dumps(words).encode() + b"\n")
 
     async def read_messages(self) -> AsyncIterator[tuple[str, dict[str, Any]]]:
@@ -158,9 +156,9 @@ class TransferStream:
                 pass
         return _build_transfer_error(self.names[best[0]], best[1])
 
-    async def report_failure(self, side: str, words: str) -> None:
-        """Let `read_messages` raise this error as if an end had reported it."""
-        await self._messages.put((side, {"error": words}))
+    async def report_failure(self, words: str) -> None:
+        """Let `read_messages` raise this error as if the sender had reported it."""
+        await self._messages.put(("send", {"error": words}))
 
     async def forward_messages(self, side: str, process: RemoteProcess) -> None:
         """Forward the messages of one end as fast as they are read; lines without JSON come from a login shell."""
@@ -177,12 +175,7 @@ def parse_message(node: str, line: bytes) -> dict[str, Any]:
 
     Raises `UnreadableAnswer` where a field does not have its type.
     """
-    try:
-        message = load_json(line)
-    except (ValueError, RecursionError):
-        return {}
-    if not isinstance(message, dict):
-        return {}
+    message = load_json_map(line) or {}
     for name, is_right in _FIELD_CHECKS.items():
         if name in message and not is_right(message[name]):
             raise _build_unreadable_error(node)
@@ -279,7 +272,7 @@ async def open_transfer_stream(
         else:
             send |= {"listen": own, "peers": peers}
         sender = await start_transfer_program(source, send)
-        pair = TransferStream(sender, receiver, {"send": source.node.name, "take": target.node.name})
+        pair = TransferStream(receiver, {"send": source.node.name, "take": target.node.name})
         joined = [] if ways else zip(await _read_ports(source, sender, streams), ports, strict=True)
         relays = [_relay_through_client(source, target, *each, pair) for each in joined]
         async with run_in_background(
@@ -328,7 +321,7 @@ async def _relay_through_client(
         from_source, to_source = await source.link.open_tcp(_LOOPBACK, from_port)
         from_target, to_target = await target.link.open_tcp(_LOOPBACK, to_port)
     except (OSError, SparkctlError) as error:
-        return await pair.report_failure("send", f"no connection through this machine: {error}")
+        return await pair.report_failure(f"no connection through this machine: {error}")
     try:
         await asyncio.gather(_copy_bytes(from_source, to_target), _copy_bytes(from_target, to_source))
     finally:

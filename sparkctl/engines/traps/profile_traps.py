@@ -119,8 +119,7 @@ _ASSIGNMENT = re.compile(r"(?P<name>[A-Z_][A-Z0-9_]*)=(?P<value>.*)", re.DOTALL)
 
 
 def _collect_variables(profile: Profile, file_variables: Sequence[tuple[str, str]]) -> _Variables:
-    """Return the environment of the engine: of the file, of the profile, which overrides it, and of its own command (a script, or
-    ``env``), which overrides both."""
+    """Return the engine's environment: of the file, overridden by the profile's, overridden by its own command's."""
     found: dict[str, tuple[str, FieldPath]] = {name: (value, ("env_file",)) for name, value in file_variables}
     found |= {name: (value, ("env", name)) for name, value in profile.env}
     command = profile.command or ()

@@ -53,20 +53,23 @@ def load_json(text: str | bytes) -> Any:
     """Return JSON that a node wrote. A lone surrogate, which no terminal, file or URL can hold, becomes a question
     mark.
 
-    Raises ValueError if it is not JSON, RecursionError if it is nested too deeply.
+    Raises ValueError if it is not JSON, or is nested too deeply.
     """
     if isinstance(text, bytes):
         text = text.decode()
-    data = json.loads(text)
-    if _SURROGATE_PATTERN.search(text):
-        data = json.loads(json.dumps(data, ensure_ascii=False).encode("utf-8", "replace"))
+    try:
+        data = json.loads(text)
+        if _SURROGATE_PATTERN.search(text):
+            data = json.loads(json.dumps(data, ensure_ascii=False).encode("utf-8", "replace"))
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
     return data
 
 
-def load_json_map(text: str | None) -> dict[str, Any] | None:
-    """Return a JSON object that anybody may have written, None for anything else."""
+def load_json_map(text: str | bytes | None) -> dict[str, Any] | None:
+    """Return a JSON object that anybody may have written, None for anything else; see `load_json`."""
     try:
-        found = json.loads(text or "")
-    except (ValueError, RecursionError):
+        found = load_json(text or "")
+    except ValueError:
         return None
     return found if isinstance(found, dict) else None

@@ -184,9 +184,8 @@ _ANY_AUTH_SCHEME_PATTERN = lazy_pattern.compile(
     r"[A-Za-z][\w-]{0,40}+[ \t]++(?=[^\s\"',;])"
 )  # for the one header that always has a scheme
 _NEXT_COOKIE_PATTERN = lazy_pattern.compile(r";[ \t]*+(?=[^\s;=\"']{1,200}+=)")
-_PAIR_START_PATTERN = lazy_pattern.compile(
-    r"""[(\[][bB]?["']$|[(\[].$""", re.DOTALL
-)  # before a name: ("name", (b"name"
+# before a name: ("name", (b"name"
+_PAIR_START_PATTERN = lazy_pattern.compile(r"""[(\[][bB]?["']$|[(\[].$""", re.DOTALL)
 _BRACKET_PATTERN = lazy_pattern.compile(r"""[\[\](){}\n]|(?<!\\)\\*+["']""")
 _REFERENCE_PATTERN = lazy_pattern.compile(
     rf"\$\{{\w++(?::?-(?:{MASK})?)?\}}|\$\w++|\$\(.*|\{{\{{.*|%s|%\(.*", re.DOTALL
@@ -295,7 +294,6 @@ def _is_secret_in_log(name: str, sign: str, before: str) -> bool:
 
 
 def contains_token(text: str) -> bool:
-    """Tell whether ``text`` contains the shape of a known token."""
     if len(text) < _MIN_TOKEN_CHARS:
         return False
     # a token holds no white space, and most words of a note are short
@@ -808,11 +806,6 @@ def _mask_all_values(value: object) -> object:
     return value if value is None or isinstance(value, bool) or value == "" else MASK
 
 
-def collect_known_secrets(*several: Iterable[str]) -> frozenset[str]:
-    """Return all known secret values."""
-    return frozenset(one for some in several for one in some)
-
-
 _MAX_KEY_LINES = 200  # maximum lines of a private key without an end
 
 
@@ -855,7 +848,6 @@ class LineMasker:
         return bool(new)
 
     def mask_batch(self, lines: Sequence[LogLine]) -> Sequence[LogLine]:
-        """Return the next lines with secrets masked."""
         if not self._key_lines and "PRIVATE KEY-----" not in join_texts(lines):
             return mask_log_lines(lines, self._secrets)
         found: list[LogLine] = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Protocol
+from typing import ClassVar
 
 from sparkctl.model.finding import Finding
 from sparkctl.model.instance import InstanceView
@@ -32,14 +32,6 @@ class NodeSnapshot:
 def get_container_key(one: InstanceView) -> str:
     """Return what tells a container from an earlier one of its name, as far as it is known."""
     return one.container_id or one.container
-
-
-class Detector(Protocol):
-    """Detects one kind of finding. It keeps what it needs of earlier snapshots, and uses only the samples' own times."""
-
-    def detect(self, snapshot: NodeSnapshot) -> list[Finding]:
-        """Return the findings of this snapshot, given the earlier ones."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,3 +79,19 @@ class ConditionTimer:
 class _ConditionStart:
     uptime: float
     since: float | None
+
+
+class Detector:
+    """Detects one kind of finding. It keeps what it needs of earlier snapshots, and uses only the samples' own times.
+
+    ``seconds``: for how long its condition must hold; None: `SECONDS`.
+    """
+
+    SECONDS: ClassVar[float] = 0.0
+
+    def __init__(self, seconds: float | None = None) -> None:
+        self._lasting = ConditionTimer(self.SECONDS if seconds is None else seconds)
+
+    def detect(self, snapshot: NodeSnapshot) -> list[Finding]:
+        """Return the findings of this snapshot, given the earlier ones."""
+        raise NotImplementedError

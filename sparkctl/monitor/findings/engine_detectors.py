@@ -15,6 +15,7 @@ from sparkctl.model.phase import Phase
 from sparkctl.monitor.findings import (
     MAX_SAMPLE_GAP,
     ConditionTimer,
+    Detector,
     NodeSnapshot,
     PersistentCondition,
     get_container_key,
@@ -46,7 +47,7 @@ REJECTED_DRAFTS_REMEDY = (
 )
 
 
-class RejectedDraftsDetector:
+class RejectedDraftsDetector(Detector):
     """Drafts are verified and thrown away.
 
     None accepted (length at most 1.02) in at least 40 drafted steps of a window, for 10 s: with an acceptance of only 20 % that
@@ -105,7 +106,7 @@ class PrefixUse:
     last_poor: float | None = None  # uptime of the last window with long prompts of which little was found
 
 
-class LostPrefixDetector:
+class LostPrefixDetector(Detector):
     """The prefix cache served long prompts before and does so no more, as when an agent's session has outgrown it.
 
     It had found 50,000 tokens in windows with at least half of the tokens found; since then 100,000 tokens were computed in windows
@@ -173,7 +174,7 @@ class LostPrefixDetector:
         )
 
 
-class StarvedDecodeDetector:
+class StarvedDecodeDetector(Detector):
     """Requests that were generating stand because a prompt is being read.
 
     Either no token at all for 10 s of figures and 10 s more, straight after decoding, while the engine says that requests with a first
@@ -189,7 +190,6 @@ class StarvedDecodeDetector:
         self._usage: dict[str, float] = {}  # of the KV cache: it grows while a prompt is read
 
     def detect(self, snapshot: NodeSnapshot) -> list[Finding]:
-        """Return one finding for each instance with starved requests."""
         found = []
         for one, meter in list_engine_meters(snapshot):
             key = get_container_key(one)
@@ -246,7 +246,7 @@ class StarvedDecodeDetector:
         return is_reading and meter.inter_token is not None and meter.inter_token.p95 >= self.GAP
 
 
-class StalledRequestsDetector:
+class StalledRequestsDetector(Detector):
     """Requests run or wait, the metrics answer, and for three minutes nothing moves: no token, no prompt, no byte of KV cache.
 
     One step that reads a whole prompt of 100,000 tokens takes less on a Spark; prompts in pieces fill the KV cache meanwhile. An
@@ -256,7 +256,7 @@ class StalledRequestsDetector:
     SECONDS = 180.0
 
     def __init__(self) -> None:
-        self._lasting = ConditionTimer(self.SECONDS)
+        super().__init__()
         self._usage: dict[str, float | None] = {}
 
     def detect(self, snapshot: NodeSnapshot) -> list[Finding]:
@@ -297,16 +297,13 @@ class StalledRequestsDetector:
         return has_work and meter.generation_rate == 0 and not meter.prompt_rate
 
 
-class FullCacheDetector:
+class FullCacheDetector(Detector):
     """The KV cache is full and running requests are thrown out of it, for 30 s: their context is computed again.
 
     The engine counts these. A full cache alone is no fault: prefixes are kept in it until their room is needed.
     """
 
     FULL, SECONDS = 0.9, 30.0
-
-    def __init__(self) -> None:
-        self._lasting = ConditionTimer(self.SECONDS)
 
     def detect(self, snapshot: NodeSnapshot) -> list[Finding]:
         """Return one finding for each instance that throws requests out."""

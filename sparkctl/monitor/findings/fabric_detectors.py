@@ -11,13 +11,13 @@ from sparkctl.model.fabric_route import has_idle_lane, pair_lanes, sum_lane_rate
 from sparkctl.model.finding import Finding, FindingEvidence, FindingKind, Severity
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.sample import NetworkInterface, RdmaGid, RdmaLane, Sample
-from sparkctl.monitor.findings import ConditionTimer, NodeSnapshot
+from sparkctl.monitor.findings import Detector, NodeSnapshot
 
 BOTH_LANES_SETTING = "NCCL_IB_HCA=rocep1s0f0,roceP2p1s0f0"
 _MIN_ACTIVE_BYTES_PER_SECOND = 1e6  # bytes/s
 
 
-class IdleLaneDetector:
+class IdleLaneDetector(Detector):
     """One function of a port moves data and its twin does not: half of the fabric is idle (13.8 Gb/s and 0).
 
     At least 1 Gb/s on one and less than a fiftieth of it on the other, for 30 s. A full link needs both: 92.57 +
@@ -26,11 +26,7 @@ class IdleLaneDetector:
 
     SECONDS = 30.0
 
-    def __init__(self, seconds: float = SECONDS) -> None:
-        self._lasting = ConditionTimer(seconds)
-
     def detect(self, snapshot: NodeSnapshot) -> list[Finding]:
-        """Return one finding for each port with an idle half."""
         found = []
         links = {link.name: link for link in snapshot.sample.links or ()}
         for pair in pair_lanes(snapshot.sample.rdma or ()):
@@ -72,16 +68,13 @@ def _format_gigabits(port: RdmaLane) -> str:
     return f"{(sum_lane_rates(port) or 0.0) * 8 / 1e9:.1f}"
 
 
-class MissingRouteDetector:
+class MissingRouteDetector(Detector):
     """A ConnectX port has a cable but no IPv4 network on its functions, so nothing can use it; for 60 s.
 
     If only one of the two functions has no network, it is a note: the link works at half speed.
     """
 
     SECONDS = 60.0
-
-    def __init__(self, seconds: float = SECONDS) -> None:
-        self._lasting = ConditionTimer(seconds)
 
     def detect(self, snapshot: NodeSnapshot) -> list[Finding]:
         """Return one finding for each port without a network, or with one on half of it."""
@@ -198,18 +191,14 @@ _ACTIVE_STATE = "ACTIVE"
 _ROCE_V2_TYPE = "RoCE v2"
 
 
-class NcclGidDetector:
+class NcclGidDetector(Detector):
     """A running container uses a GID index that is not a RoCE v2 address of IPv4 on this node.
 
     The index differs between hosts (3, 5, 2 ...), and NCCL has no fallback for a wrong one: it hangs or fails. Needs the
     container's inspection and the port's GID table; checks the functions in NCCL_IB_HCA, otherwise all active ones.
     """
 
-    def __init__(self) -> None:
-        self._lasting = ConditionTimer()
-
     def detect(self, snapshot: NodeSnapshot) -> list[Finding]:
-        """Return one finding for each such container."""
         found = []
         for one in snapshot.instances or ():
             index = _get_gid_index(one)

@@ -18,7 +18,7 @@ from sparkctl.model.node import NodeName
 from sparkctl.model.phase import Phase
 from sparkctl.model.sample import DiskSpace, Gpu, GpuEvents, NodeProcess, Sample
 from sparkctl.model.text.units import GIB, MIB, format_date_time, format_duration, format_gib
-from sparkctl.monitor.findings import MAX_SAMPLE_GAP, ConditionTimer, NodeSnapshot, PersistentCondition
+from sparkctl.monitor.findings import MAX_SAMPLE_GAP, ConditionTimer, Detector, NodeSnapshot, PersistentCondition
 
 _IDLE_REASON_BIT = 0x1
 THERMAL_REASONS = {0x20: "thermal (software)", 0x40: "thermal (hardware)"}
@@ -28,7 +28,7 @@ _STUCK_CLOCK_REMEDY = (
 )
 
 
-class StuckClockDetector:
+class StuckClockDetector(Detector):
     """The GPU is stuck at 500-850 MHz and under 35 W, cool and without a reason (799 MHz, 19.5 W; healthy: 2281 MHz, 92.5 W).
 
     All of: SM clock below 45 % of its maximum (until 55 % once it is), utilisation at least 50 %, power under 35 W,
@@ -39,11 +39,7 @@ class StuckClockDetector:
     LOW, HIGH = 0.45, 0.55
     BUSY, POWER, CELSIUS, SECONDS = 0.5, 35.0, 80.0, 20.0
 
-    def __init__(self) -> None:
-        self._lasting = ConditionTimer(self.SECONDS)
-
     def detect(self, snapshot: NodeSnapshot) -> list[Finding]:
-        """Return one finding for each GPU that is stuck."""
         found = []
         for gpu in snapshot.sample.gpus or ():
             standing = self._lasting.update_condition(gpu.index, self._is_stuck(gpu), snapshot.sample)
@@ -75,7 +71,7 @@ class StuckClockDetector:
         )
 
 
-class ThermalDetector:
+class ThermalDetector(Detector):
     """Thermal throttling: a thermal reason bit, and its counter grew within the last 30 s (it is read every 10 s).
 
     Without counters in the driver, the bit alone counts, after 10 s; with ``seconds`` 0 it counts at the first look.
@@ -98,9 +94,8 @@ class ThermalDetector:
             grew = self._has_grown_recently(gpu, snapshot.sample)
             claim = None if gpu.reasons is None else bool(gpu.reasons & sum(THERMAL_REASONS))
             bit = self._bit.update_condition(gpu.index, claim, snapshot.sample)
-            standing = self._begun.update_condition(
-                gpu.index, claim, snapshot.sample
-            )  # heat before the first sample has no known beginning
+            # heat before the first sample has no known beginning
+            standing = self._begun.update_condition(gpu.index, claim, snapshot.sample)
             if standing is not None and (grew if grew is not None and self._needs_growth else bit is not None):
                 found.append(self._build_thermal_finding(snapshot, gpu, standing))
         return found
@@ -137,7 +132,7 @@ def _sum_thermal_counters(events: GpuEvents | None) -> int | None:
     return sum(known) if known else None
 
 
-class BusyWaitDetector:
+class BusyWaitDetector(Detector):
     """Busy wait: a normal clock and full utilisation at the power of an idle machine (96 % at 18 W).
 
     All of: SM clock at least 70 % of its maximum (2300-2450 of 3003 MHz), utilisation at least 90 %, power under 30 W
@@ -147,11 +142,7 @@ class BusyWaitDetector:
 
     CLOCK, BUSY, POWER, SECONDS = 0.70, 0.90, 30.0, 60.0
 
-    def __init__(self) -> None:
-        self._lasting = ConditionTimer(self.SECONDS)
-
     def detect(self, snapshot: NodeSnapshot) -> list[Finding]:
-        """Return one finding for each GPU in a busy wait."""
         numbers = [one.numbers for one in snapshot.instances or () if one.numbers is not None]
         working = any(one.activity in (EngineActivity.DECODING, EngineActivity.PREFILL) for one in numbers)
         found = []
@@ -203,17 +194,13 @@ def rate_free_disk(free: int) -> Severity | None:
     return Severity.PROBLEM if free < _FULL_DISK_BYTES else Severity.WARNING
 
 
-class DiskSpaceDetector:
+class DiskSpaceDetector(Detector):
     """Little disk space for Docker or models, see `rate_free_disk`.
 
     Two paths on one filesystem (same size, same free space) are one finding.
     """
 
-    def __init__(self) -> None:
-        self._lasting = ConditionTimer()
-
     def detect(self, snapshot: NodeSnapshot) -> list[Finding]:
-        """Return one finding for each filesystem."""
         rooms: dict[tuple[int | None, int | None], list[DiskSpace]] = {}
         for disk in snapshot.sample.disks or ():
             rooms.setdefault((disk.total, disk.free), []).append(disk)
@@ -245,7 +232,7 @@ class DiskSpaceDetector:
 _USER_SYSTEMD_NAME, _DESKTOP_UNIT_PREFIX = "systemd", "app-"
 
 
-class OrphanProcessDetector:
+class OrphanProcessDetector(Detector):
     """A process without an owner that holds 1 GiB or more of GPU memory; for 30 s.
 
     Either its parent has gone (it is process 1's, or that of a user's own systemd) and it is in no container and no
@@ -258,12 +245,11 @@ class OrphanProcessDetector:
 
     LEAST, SECONDS = GIB, 30.0
 
-    def __init__(self, seconds: float = SECONDS) -> None:
-        self._lasting = ConditionTimer(seconds)
+    def __init__(self, seconds: float | None = None) -> None:
+        super().__init__(seconds)
         self._seen: set[str] = set()
 
     def detect(self, snapshot: NodeSnapshot) -> list[Finding]:
-        """Return one finding for each such process."""
         alive = [one.container_id for one in snapshot.instances or () if one.is_alive]
         listed = None if snapshot.instances is None else {one for one in alive if one is not None}
         living = {process.container for process in snapshot.sample.processes or () if process.container is not None}
@@ -316,7 +302,7 @@ class OrphanProcessDetector:
 _STARTING_PHASES = (Phase.STARTING, Phase.LOADING, Phase.WARMING)
 
 
-class SwapGrowthDetector:
+class SwapGrowthDetector(Detector):
     """Used swap grew in each quarter of the last minute, by at least 16 MiB: it does not settle.
 
     A load that moves idle pages to swap once is normal, and its burst is shorter. With swap on, free swap warns before the
@@ -326,11 +312,10 @@ class SwapGrowthDetector:
     WINDOW, QUARTERS, STEP, LITTLE = 60.0, 4, 16 * MIB, 0.25
 
     def __init__(self) -> None:
+        super().__init__()
         self._seen: deque[tuple[float, int]] = deque()
-        self._lasting = ConditionTimer()
 
     def detect(self, snapshot: NodeSnapshot) -> list[Finding]:
-        """Return the finding while swap grows."""
         memory = snapshot.sample.memory
         grew = self._compute_swap_growth(snapshot)
         standing = self._lasting.update_condition(
@@ -375,7 +360,7 @@ class SwapGrowthDetector:
         return [after - before for before, after in pairwise(used)]
 
 
-class PageCacheDetector:
+class PageCacheDetector(Detector):
     """An engine loads while less than 8 GiB are free and more than 8 GiB of page cache could be given back; for 10 s.
 
     CUDA reports MemFree as free memory (2.77 GiB with 52 GiB available), not MemAvailable. Below 8 GiB free, dropping the
@@ -384,11 +369,7 @@ class PageCacheDetector:
 
     MARK, SECONDS = 8 * GIB, 10.0
 
-    def __init__(self) -> None:
-        self._lasting = ConditionTimer(self.SECONDS)
-
     def detect(self, snapshot: NodeSnapshot) -> list[Finding]:
-        """Return one finding for each affected instance."""
         memory = snapshot.sample.memory
         if memory is None or snapshot.instances is None:
             return []
@@ -450,11 +431,10 @@ def rate_kernel_events(events: Sequence[KernelEvent]) -> Severity:
     return Severity.WARNING if most is Severity.NOTE else Severity.PROBLEM
 
 
-class KernelEventDetector:
+class KernelEventDetector(Detector):
     """One finding for each kind of event and container. A note becomes a finding only when there are many."""
 
     def detect(self, snapshot: NodeSnapshot) -> list[Finding]:
-        """Return them."""
         groups: dict[tuple[KernelEventKind, str | None, str], list[KernelEvent]] = {}
         for event in snapshot.kernel:
             if is_current(event, snapshot.sample.time):

@@ -13,7 +13,6 @@ from sparkctl.model.phase import Phase
 from sparkctl.model.reference import TOLERANCE, FigureRange, estimate_request_context
 from sparkctl.model.text.units import GIB, format_gib
 from sparkctl.monitor.findings import (
-    ConditionTimer,
     Detector,
     NodeSnapshot,
     PersistentCondition,
@@ -49,7 +48,7 @@ _LOW_CLOCK_SHARE = 0.7  # of the highest; a healthy GB10 runs at 2280 to 2450 of
 _MUCH_SWAP = GIB  # bytes; idle pages may lie in swap and slow nothing
 
 
-class RestartLoopDetector:
+class RestartLoopDetector(Detector):
     """Reports a container that Docker restarted (its RestartCount grew) within the last 30 minutes; as a loop if three times, or if
     its state is *restarting* now.
 
@@ -64,7 +63,6 @@ class RestartLoopDetector:
         self._grown: dict[str, list[tuple[float, float, int]]] = {}  # uptime, unix time, by how many
 
     def detect(self, snapshot: NodeSnapshot) -> list[Finding]:
-        """Return one finding for each restarted container."""
         found = []
         if snapshot.instances is not None:
             here = {get_container_key(one) for one in snapshot.instances}
@@ -111,7 +109,7 @@ class RestartLoopDetector:
         )
 
 
-class SlowGenerationDetector:
+class SlowGenerationDetector(Detector):
     """Reports an engine that, for three minutes, generates at least a fifth slower than its source measured in the same situation.
 
     It reports nothing where the situation differs: another number of requests, waiting requests, prompts that are read at the same
@@ -120,11 +118,7 @@ class SlowGenerationDetector:
 
     SECONDS = 180.0
 
-    def __init__(self) -> None:
-        self._lasting = ConditionTimer(self.SECONDS)
-
     def detect(self, snapshot: NodeSnapshot) -> list[Finding]:
-        """Return one finding for each slow instance."""
         found = []
         for one in snapshot.instances or ():
             rate, numbers = one.reference_rate, one.numbers

@@ -18,10 +18,8 @@ from sparkctl.node.agent_decoder import AgentHello
 _SHORT_OPTIONS = "m:s:M:S:kingN:dvr:ph"
 _LONG_OPTIONS = ["prefer=", "avoid=", "ignore=", "dryrun", "ignore-root-user", "sort-by-rss", "syslog", "help"]
 _DEFAULT_MEMORY_SHARE = 0.1
-_ANONYMOUS_SHARE_VERSION = (
-    1,
-    8,
-)  # from this version on, per cents are of available + anonymous memory, not of all memory
+# from this version on, per cents are of available + anonymous memory, not of all memory
+_ANONYMOUS_SHARE_VERSION = (1, 8)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,8 +32,6 @@ class EarlyoomRule:
     memory: float | None = None
     swap: float = 100 * _DEFAULT_MEMORY_SHARE
     memory_size: int | None = None
-    prefer: str | None = None
-    avoid: str | None = None
     dry: bool = False
 
     def compute_kill_threshold(self, version: str | None, total: int, anonymous: int | None) -> int | None:
@@ -65,8 +61,6 @@ def parse_earlyoom_args(argv: Sequence[str]) -> EarlyoomRule | None:
             memory=_parse_first_limit(values["-m"]) if "-m" in values else None,
             swap=_parse_first_limit(values.get("-s", "10")),
             memory_size=int(_parse_first_limit(values["-M"]) * KIB) if "-M" in values else None,
-            prefer=values.get("--prefer"),
-            avoid=values.get("--avoid"),
             dry="--dryrun" in values,
         )
     except (getopt.GetoptError, ValueError):

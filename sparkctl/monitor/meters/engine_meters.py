@@ -345,12 +345,7 @@ class InstanceMeter:
             if answer.is_success:
                 page = answer.body.decode("utf-8", "replace")
                 self._window.add_reading(self._clock.monotonic(), self._engine.parse_metrics(page))
-        except (
-            OSError,
-            http_client.InvalidHttpResponse,
-            MetricsUnreadable,
-            DockerError,
-        ):  # a TimeoutError is an OSError
+        except (OSError, http_client.InvalidHttpResponse, MetricsUnreadable, DockerError):  # also a time-out
             self._source = MetricsSource.SILENT
         else:
             off = MetricsSource.OFF if answer.status in _DISABLED_STATUSES else MetricsSource.SILENT
@@ -443,7 +438,6 @@ class LogMeter:
             self._task = asyncio.create_task(self._consume_lines(self._feed.follow_lines()))
 
     async def aclose(self) -> None:
-        """Stop following."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -477,13 +471,7 @@ async def record_counter_averages(session: NodeSession, ctx: CommandContext, con
         if not answer.is_success:
             return False
         metrics = load_engine(engine).parse_metrics(answer.body.decode("utf-8", "replace"))
-    except (
-        OSError,
-        http_client.InvalidHttpResponse,
-        MetricsUnreadable,
-        DockerError,
-        NodeError,
-    ):  # a TimeoutError is an OSError
+    except (OSError, http_client.InvalidHttpResponse, MetricsUnreadable, DockerError, NodeError):  # also a time-out
         return False
     return _record_averages(session, ctx, container, compute_accept_length(metrics), compute_tokens_per_second(metrics))
 
@@ -543,7 +531,6 @@ class EngineAverages:
         self._news: set[str] = set()
 
     def add_reading(self, container: str, numbers: EngineMeter | None) -> None:
-        """Add one reading."""
         if numbers is None or numbers.activity is not EngineActivity.DECODING:
             return
         length = None if numbers.acceptance is None else numbers.acceptance.length
@@ -570,7 +557,6 @@ class RunningMean:
     count: int = 0
 
     def add_value(self, value: float) -> RunningMean:
-        """Return the mean with one value added."""
         return RunningMean(self.value + (value - self.value) / (self.count + 1), self.count + 1)
 
 

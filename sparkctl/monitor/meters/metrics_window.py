@@ -269,14 +269,6 @@ class MetricsInterval:
         hits = subtract_counters(self.first.prefix_hits, self.last.prefix_hits)
         return hits / queries if queries and hits is not None else None
 
-    def compute_ttft(self) -> Quantiles | None:
-        """Return the time to first token of the requests that got it in the interval."""
-        return compute_quantiles(self.first.ttft, self.last.ttft)
-
-    def compute_inter_token_latency(self) -> Quantiles | None:
-        """Return the latency between tokens; with speculation, between steps."""
-        return compute_quantiles(self.first.inter_token, self.last.inter_token)
-
     def _compute_position_rates(self) -> tuple[float, ...] | None:
         before, now = self.first.accepted_per_position, self.last.accepted_per_position
         if before is None or now is None or len(before) != len(now) or not self.drafts:
@@ -337,9 +329,8 @@ class MetricsWindow:
         seconds, prompts = now.when - before.when, now.metrics.prompt_tokens
         is_ending = bool(subtract_counters(before.metrics.ended_requests, now.metrics.ended_requests))
         if has_stepped(before.metrics, now.metrics):
-            unbroken = (
-                self._prompts is not None and self._prompts == prompts
-            )  # no request began: there was no idle time
+            # no request began: there was no idle time
+            unbroken = self._prompts is not None and self._prompts == prompts
             if self._has_stood:
                 self._moves_since, self._is_coarse = now.when, self._is_coarse or unbroken
             elif now.when - self._moves_since > self.seconds:
@@ -391,7 +382,9 @@ class MetricsWindow:
         silence, patience = when - self._stirred, self._pulse.max_silence(self.seconds)
         has_work = bool(newest.running) or bool(newest.waiting)
         if has_work and silence >= max(_FRESH_GAUGE_SECONDS, patience):
-            return _build_standing_meter(change)
+            # its requests get nothing; what health checks read is no progress of theirs
+            common = _build_common_meter(change)
+            return replace(common, activity=EngineActivity.PREFILL, generation_rate=0.0, prompt_rate=0.0)
         if silence < patience or (has_work and not (self._has_ended and newest.has_ended_all)):
             return EngineMeter()  # not silent for long enough to call it idle, or to believe its gauges
         # Every request has ended, and its gauges stopped with the last step: they are outdated.
@@ -456,8 +449,8 @@ def _build_common_meter(change: MetricsInterval) -> EngineMeter:
         batch=change.compute_batch_size(),
         prefix_hit_rate=change.compute_prefix_hit_rate(),
         preemptions=subtract_counters(change.first.preemptions, change.last.preemptions),
-        ttft=change.compute_ttft(),
-        inter_token=change.compute_inter_token_latency(),
+        ttft=compute_quantiles(change.first.ttft, change.last.ttft),
+        inter_token=compute_quantiles(change.first.inter_token, change.last.inter_token),
     )
 
 
@@ -474,11 +467,6 @@ def _build_idle_meter(change: MetricsInterval) -> EngineMeter:
         ttft=None,
         inter_token=None,
     )
-
-
-def _build_standing_meter(change: MetricsInterval) -> EngineMeter:
-    """Return the figures of requests that get nothing; what health checks read is no progress of theirs."""
-    return replace(_build_common_meter(change), activity=EngineActivity.PREFILL, generation_rate=0.0, prompt_rate=0.0)
 
 
 def _build_gauge_meter(metrics: EngineMetrics) -> EngineMeter:

@@ -98,7 +98,6 @@ class ContainerWatch:
         return self.role == "loading" and self.port is not None and self.health is not None  # asked until it is ready
 
     def to_json(self) -> Json:
-        """Return it as the guard reports it."""
         now = self.clock.monotonic()
         found = {
             name: getattr(self, name)

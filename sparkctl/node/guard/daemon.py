@@ -251,7 +251,6 @@ class GuardDaemon:
             self.watches.release_client(client)
 
     def handle_response(self, link: HttpConnection) -> None:
-        """Handle an answer on a connection."""
         found = link.receive_response()
         if found is None:
             return
@@ -325,7 +324,6 @@ class GuardDaemon:
         self.look_at = self.tick_at = now
 
     def build_state(self) -> Json:
-        """Return the full state of the guard."""
         last = self.memory.last_reading._asdict() if self.memory.last_reading else {}
         return {
             "kind": "state",

@@ -226,7 +226,6 @@ def compute_drop_pause(pause: float, before: MeminfoReading, after: MeminfoReadi
 
 
 def get_default_cache_below(total: int | None) -> int:
-    """Return the default of ``cache_below`` for a machine of ``total`` bytes."""
     return (
         DEFAULT_CACHE_BELOW_BYTES
         if total is None

@@ -50,7 +50,6 @@ class MemoryReader:
 
     @property
     def last_reading(self) -> MeminfoReading | None:
-        """Return the last reading."""
         return self.readings[-1] if self.readings else None
 
     def read(self) -> MeminfoReading | None:
@@ -197,7 +196,6 @@ class GuardEventLog:
     def make_event(
         self, what: str, why: str, watch: ContainerWatch | None = None, step: GuardDecision | None = None
     ) -> Json:
-        """Return an event with the present time."""
         now = self.memory.last_reading
         return {
             "at": round(self.memory.clock.time(), 3),

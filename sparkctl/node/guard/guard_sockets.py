@@ -206,7 +206,6 @@ class GuardConnection:
         self.is_gone = False
 
     def fileno(self) -> int:
-        """Return its descriptor, for select."""
         return self.socket.fileno()
 
     def send_message(self, message: Json) -> None:
@@ -281,7 +280,6 @@ class GuardSocketServer:
         return gone
 
     def broadcast(self, message: Json) -> None:
-        """Send a message to all clients."""
         for client in self.there:
             client.send_message(message)
 

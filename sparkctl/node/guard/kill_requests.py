@@ -87,7 +87,6 @@ class KillCoordinator:
         return next((kill for kill in self.under_way if kill.is_open and kill.watch is watch), None)
 
     def replace_watch(self, before: ContainerWatch, watch: ContainerWatch) -> None:
-        """Replace the watch ``before`` by ``watch``."""
         for kill in self.under_way:
             kill.watch = watch if kill.watch is before else kill.watch
 
@@ -180,7 +179,6 @@ class KillCoordinator:
             self.watches.end_watch(watch, why)
 
     def confirm_kill(self, kill: KillRequest) -> None:
-        """Report that it has ended."""
         kill.is_open = False
         self.hold_until = min(self.hold_until, self.clock.monotonic() + EXIT_SETTLE_SECONDS)
         self.events.publish_event(kill.event)
@@ -242,7 +240,6 @@ class ReceiptStore:
         self.events = events
 
     def get_receipt_path(self, short: str) -> str:
-        """Return the path of a receipt."""
         return f"{self.place}/receipt-{short}.json"
 
     def get_draft_path(self, watch: ContainerWatch) -> str:
@@ -402,7 +399,6 @@ class WatchRegistry:
         return iter(list(self.by_container.values()))
 
     def find_watch(self, container: object) -> ContainerWatch | None:
-        """Return the watch on a container."""
         return self.by_container.get(str(container))
 
     def begin_watch(self, watch: ContainerWatch) -> None:
@@ -435,7 +431,6 @@ class WatchRegistry:
             self.events.publish_event(self.events.make_event("warned", why, watch))
 
     def release_client(self, client: GuardConnection) -> None:
-        """Detach a client from its watches."""
         self.quiet_since = self.clock.monotonic()
         for watch in self:
             if watch.client is client:
@@ -477,7 +472,6 @@ class DockerPoller:
         self.pinged_at = 0.0
 
     def open_connections(self) -> None:
-        """Open the connections that are closed."""
         for connection in (self.asker, self.killer):
             if connection.socket is None and not connection.open():
                 self.is_responding = False
@@ -554,7 +548,6 @@ def parse_docker_message(body: bytes) -> str:
 
 
 def list_health_connections(watches: WatchRegistry) -> list[HttpConnection]:
-    """Return the connections to engines."""
     return [watch.asking for watch in watches if watch.asking is not None]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from sparkctl.engines import FALLBACK_ENGINE
 from sparkctl.errors import InvalidInput, format_did_you_mean
-from sparkctl.profiles.env_references import convert_shell_references, resolve_defaults
+from sparkctl.profiles.env_references import convert_compose_references, resolve_defaults
 from sparkctl.profiles.importers import docker_flags
 from sparkctl.profiles.importers.engine_command import parse_engine_command
 from sparkctl.profiles.importers.foreign_yaml import (
@@ -142,7 +142,7 @@ class _ComposeReader:
 
     def to_profile_text(self, value: object) -> str:
         """Return a scalar in a profile's notation: ``${NAME}`` is an environment variable, ``$$`` a dollar sign."""
-        return convert_shell_references(scalar_text(value) or "", self.defined, dollar="$$")
+        return convert_compose_references(scalar_text(value) or "", self.defined)
 
     def apply_flag(self, flag: str, value: str, key: str) -> None:
         docker_flags.apply_docker_flag(self.draft, flag, value, key)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from sparkctl.model.container import shorten_id
 from sparkctl.model.launch_plan import DockerRunSpec, LaunchPlan, Mount
 from sparkctl.model.text.units import GIB, MIB, parse_size
+from sparkctl.transport.docker.docker_responses import Json, get_object
 
 Body = dict[str, object]
 
@@ -35,10 +36,11 @@ def build_create_request(plan: LaunchPlan) -> Body:
     plain = [device for device in plan.devices if not _is_cdi(device)]
     if plain:
         host["Devices"] = [_build_device(device) for device in plain]
-    requests = [_build_cdi_request([device for device in plan.devices if _is_cdi(device)])]
-    requests.insert(0, _build_gpu_request(plan.gpus) if plan.gpus else None)
-    if any(requests):
-        host["DeviceRequests"] = [request for request in requests if request]
+    requests = [_build_gpu_request(plan.gpus)] if plan.gpus else []
+    if named := [device for device in plan.devices if _is_cdi(device)]:
+        requests.append({"Driver": "cdi", "DeviceIDs": named})
+    if requests:
+        host["DeviceRequests"] = requests
     _apply_options(body, host, plan.options)
     return body
 
@@ -103,10 +105,6 @@ def _build_device(text: str) -> Body:
 def _is_cdi(device: str) -> bool:
     """Tell whether it is a CDI name, like ``nvidia.com/gpu=all``."""
     return not device.startswith("/") and "=" in device and "/" in device.partition("=")[0]
-
-
-def _build_cdi_request(devices: list[str]) -> Body | None:
-    return {"Driver": "cdi", "DeviceIDs": devices} if devices else None
 
 
 def _build_gpu_request(text: str) -> Body:
@@ -191,7 +189,6 @@ _OPTION_HANDLERS: Mapping[str, Callable[[Body, Body, str], None]] = {
 }
 
 
-Json = Mapping[str, object]
 Pairs = tuple[tuple[str, str], ...]
 _DEFAULT_SHM_BYTES = 64 * MIB  # Docker's default
 _DEFAULT_IPC_MODES = ("", "private", "shareable")
@@ -208,8 +205,8 @@ def parse_docker_run(data: Json, image: Json | None) -> DockerRunSpec:
 
     Without the image, its own settings cannot be told from the requested ones, and are shown as well.
     """
-    config, host = _get_object(data, "Config"), _get_object(data, "HostConfig")
-    own = _get_object(image or {}, "Config")
+    config, host = get_object(data, "Config"), get_object(data, "HostConfig")
+    own = get_object(image or {}, "Config")
     entrypoint, command = _get_texts(config, "Entrypoint"), _get_texts(config, "Cmd")
     if image is not None and entrypoint == _get_texts(own, "Entrypoint"):
         entrypoint = []
@@ -242,9 +239,9 @@ def parse_docker_run(data: Json, image: Json | None) -> DockerRunSpec:
 
 def parse_extra_options(data: Json) -> Pairs:
     """Read the settings without a field in `DockerRunSpec`: docker run flags with their values."""
-    host, config = _get_object(data, "HostConfig"), _get_object(data, "Config")
+    host, config = get_object(data, "HostConfig"), get_object(data, "Config")
     found: list[tuple[str, str]] = []
-    if (policy := _get_text(_get_object(host, "RestartPolicy"), "Name")) not in ("", "no"):
+    if (policy := _get_text(get_object(host, "RestartPolicy"), "Name")) not in ("", "no"):
         found.append(("restart", policy))
     if host.get("AutoRemove") is True:
         found.append(("rm", "true"))
@@ -263,7 +260,7 @@ def parse_extra_options(data: Json) -> Pairs:
             f"target={_get_text(one, 'Target')}",
         ]
         found.append(("mount", ",".join([*parts, *(["readonly"] if one.get("ReadOnly") is True else [])])))
-    health = _get_object(config, "Healthcheck")
+    health = get_object(config, "Healthcheck")
     if (test := _get_texts(health, "Test")) and test != ["NONE"]:
         found.append(("health-cmd", " ".join(test[1:])))
     return tuple(found)
@@ -329,12 +326,12 @@ def _parse_options(config: Json, host: Json, own: Json, key: str) -> Iterator[tu
             yield option, words
     for option, field in _HOST_LIST_FIELDS:
         yield from ((option, one) for one in _get_texts(host, field))
-    log = _get_object(host, "LogConfig")
+    log = get_object(host, "LogConfig")
     if (driver := _get_text(log, "Type")) not in ("", "json-file"):
         yield "log-driver", driver
     yield from (("log-opt", f"{name}={value}") for name, value in _get_text_pairs(log, "Config"))
     yield from (("tmpfs", f"{path}:{how}" if how else path) for path, how in _get_text_pairs(host, "Tmpfs"))
-    for port, bindings in _get_object(host, "PortBindings").items():
+    for port, bindings in get_object(host, "PortBindings").items():
         for one in bindings if isinstance(bindings, list) else []:
             if isinstance(one, dict):
                 inside = port.removesuffix("/tcp")
@@ -399,18 +396,13 @@ def _get_text(data: Json, key: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _get_object(data: Json, key: str) -> Json:
-    value = data.get(key)
-    return value if isinstance(value, dict) else {}
-
-
 def _get_texts(data: Json, key: str) -> list[str]:
     value = data.get(key)
     return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []
 
 
 def _get_text_pairs(data: Json, key: str) -> Pairs:
-    return tuple((name, value) for name, value in _get_object(data, key).items() if isinstance(value, str))
+    return tuple((name, value) for name, value in get_object(data, key).items() if isinstance(value, str))
 
 
 def _get_objects(data: Json, key: str) -> list[Json]:

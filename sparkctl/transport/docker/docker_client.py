@@ -19,6 +19,7 @@ from sparkctl.errors import DockerBusy, DockerError, DockerUnavailable, InvalidI
 from sparkctl.model.container import Container
 from sparkctl.model.launch_plan import DockerRunSpec, LaunchPlan
 from sparkctl.model.lazy_dataclass import dataclass
+from sparkctl.model.text.sanitize import load_json
 from sparkctl.transport import http_client
 from sparkctl.transport.docker import create_request, docker_responses
 from sparkctl.transport.docker.create_request import build_create_request
@@ -39,9 +40,8 @@ if TYPE_CHECKING:
 
 MAX_API_VERSION = (1, 51)  # the newest version that we use
 READ_TIMEOUT_SECONDS = 10.0
-MAX_ANSWER_BYTES = (
-    8 << 20
-)  # bytes: a list of a thousand containers has a quarter of that; decoding more blocks the event loop
+# bytes: a list of a thousand containers has a quarter of that; decoding more blocks the event loop
+MAX_ANSWER_BYTES = 8 << 20
 CHANGE_TIMEOUT_SECONDS = 60.0
 _STOP_MARGIN_SECONDS = 20.0  # time for a stop beyond its grace period
 _HTTP_NOT_MODIFIED, _HTTP_NOT_FOUND = 304, 404  # 304: it runs already, or has ended already
@@ -69,7 +69,6 @@ class DockerClient:
 
     @property
     def node_name(self) -> str:
-        """The node's configured name."""
         return self._link.node.name
 
     async def ping(self) -> str:
@@ -262,7 +261,7 @@ class DockerClient:
         if not answer.is_success:
             raise self._explain_refusal(answer.status, answer.body.decode("utf-8", "replace"))
         try:
-            return docker_responses.parse_json(answer.body)
+            return load_json(answer.body.decode("utf-8", "replace"))
         except ValueError as error:
             raise DockerError(self.node_name, f"Docker on {self.node_name} answered with broken JSON") from error
 

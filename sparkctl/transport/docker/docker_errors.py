@@ -18,7 +18,7 @@ from sparkctl.errors import (
     LogUnreadable,
     PortInUse,
 )
-from sparkctl.model.text.sanitize import load_json, sanitize_line, truncate_text
+from sparkctl.model.text.sanitize import load_json_map, sanitize_line, truncate_text
 from sparkctl.transport.node_connection import NodeConnection
 
 _MAX_MESSAGE_CHARS = 4096  # characters of Docker's message
@@ -76,7 +76,6 @@ def error_for_response(node: str, status: int, body: str) -> DockerError:
 
 
 def unkillable_error(node: str, words: str) -> ContainerUnkillable:
-    """Return the error for a container that cannot be killed."""
     return ContainerUnkillable(
         node,
         f"Docker on {node} could not end the container, not even by force: {words}",
@@ -89,12 +88,8 @@ def parse_docker_message(message: str) -> str:
     """Return Docker's message from its JSON as one printable line."""
     from sparkctl.model.text.secrets import redact
 
-    try:
-        data = load_json(message)
-    except (ValueError, RecursionError):
-        data = None
-    if isinstance(data, dict) and isinstance(data.get("message"), str):
-        message = data["message"]
+    if isinstance(words := (load_json_map(message) or {}).get("message"), str):
+        message = words
     return truncate_text(
         redact(" ".join(sanitize_line(line) for line in message[:_MAX_MESSAGE_CHARS].split("\n")).strip()),
         _MAX_MESSAGE_CHARS,

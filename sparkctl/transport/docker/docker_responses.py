@@ -40,9 +40,8 @@ _MAX_LONG_LABEL_CHARS = 16384
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DockerInfo:
-    """The Docker Engine's own description. ``cdi``: it accepts CDI device names (default since version 28).
-
-    ``insecure_registries``: those that it asks without proof of who they are, as hosts and as networks.
+    """The Docker Engine's own description. ``insecure_registries``: those that it asks without proof of who they are, as hosts and as
+    networks.
     """
 
     server_version: str
@@ -51,7 +50,6 @@ class DockerInfo:
     root_dir: str | None
     storage_driver: str | None
     runtimes: tuple[str, ...]
-    cdi: bool
     insecure_registries: tuple[str, ...] = ()
 
     @property
@@ -111,14 +109,6 @@ class StoredImage:
     built_from: str | None
 
 
-def parse_json(body: bytes) -> object:
-    """Return the decoded JSON. Raises ValueError."""
-    try:
-        return load_json(body.decode("utf-8", "replace"))
-    except RecursionError as error:
-        raise ValueError("nested too deeply") from error
-
-
 def parse_info(data: Json, api_version: str) -> DockerInfo:
     """Read ``GET /info``."""
     runtimes = data.get("Runtimes")
@@ -129,15 +119,14 @@ def parse_info(data: Json, api_version: str) -> DockerInfo:
         root_dir=_get_text(data, "DockerRootDir"),
         storage_driver=_get_text(data, "Driver"),
         runtimes=tuple(sorted(str(name) for name in runtimes)) if isinstance(runtimes, dict) else (),
-        cdi=bool(data.get("CDISpecDirs")),
-        insecure_registries=_parse_insecure_registries(_get_object(data, "RegistryConfig")),
+        insecure_registries=_parse_insecure_registries(get_object(data, "RegistryConfig")),
     )
 
 
 def _parse_insecure_registries(data: Json) -> tuple[str, ...]:
     hosts = [
         name
-        for name, one in _get_object(data, "IndexConfigs").items()
+        for name, one in get_object(data, "IndexConfigs").items()
         if isinstance(one, dict) and one.get("Secure") is False
     ]
     networks = data.get("InsecureRegistryCIDRs")
@@ -150,7 +139,7 @@ def _parse_insecure_registries(data: Json) -> tuple[str, ...]:
 
 def parse_image(data: Json) -> ImageInfo:
     """Read ``GET /images/NAME/json``."""
-    layers, config = _get_object(data, "RootFS").get("Layers"), _get_object(data, "Config")
+    layers, config = get_object(data, "RootFS").get("Layers"), get_object(data, "Config")
     content = None
     if isinstance(layers, list) and layers:
         settings = {name: config.get(name) or None for name in ("Env", "Cmd", "Entrypoint", "WorkingDir", "User")}
@@ -199,7 +188,7 @@ def parse_container_entry(data: Json) -> Container:
 
 def parse_container(data: Json) -> Container:
     """Read ``GET /containers/ID/json``. The exit code is set only for a container that has run and ended."""
-    state, config, host = _get_object(data, "State"), _get_object(data, "Config"), _get_object(data, "HostConfig")
+    state, config, host = get_object(data, "State"), get_object(data, "Config"), get_object(data, "HostConfig")
     now = _parse_state(_get_text(state, "Status"))
     ended = now in (ContainerState.EXITED, ContainerState.DEAD, ContainerState.RESTARTING)
     failed_to_start = now is ContainerState.CREATED and bool(_get_number(state, "ExitCode"))
@@ -218,8 +207,7 @@ def parse_container(data: Json) -> Container:
         exit_code=code,
         oom_killed=bool(state["OOMKilled"]) if "OOMKilled" in state else None,
         error=truncate_text(_get_text(state, "Error") or "", _MAX_ERROR_CHARS) or None,
-        pid=_get_number(state, "Pid") or None,
-        ports=_parse_inspected_ports(_get_object(data, "NetworkSettings").get("Ports")),
+        ports=_parse_inspected_ports(get_object(data, "NetworkSettings").get("Ports")),
         tty=bool(config.get("Tty")),
         restart_count=_get_number(data, "RestartCount"),
         nccl=_parse_nccl_variables(config.get("Env")),
@@ -232,9 +220,9 @@ def parse_secret_values(data: Json) -> frozenset[str]:
     """Read the secret values out of ``GET /containers/ID/json``: environment, entry point, command, log options."""
     from sparkctl.model.text.secrets import find_secret_arguments, find_secret_values  # not for a list of containers
 
-    config, log = _get_object(data, "Config"), _get_object(_get_object(data, "HostConfig"), "LogConfig")
+    config, log = get_object(data, "Config"), get_object(get_object(data, "HostConfig"), "LogConfig")
     pairs = [text.partition("=")[::2] for text in _keep_texts(config.get("Env"))]
-    pairs += [(key, value) for key, value in _get_object(log, "Config").items() if isinstance(value, str)]
+    pairs += [(key, value) for key, value in get_object(log, "Config").items() if isinstance(value, str)]
     return find_secret_values(pairs) | find_secret_arguments(
         [*_keep_texts(config.get("Entrypoint")), *_keep_texts(config.get("Cmd"))]
     )
@@ -289,7 +277,7 @@ def _keep_texts(value: object) -> list[str]:
     return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
 
 
-def _get_object(data: Json, key: str) -> Json:
+def get_object(data: Json, key: str) -> Json:
     value = data.get(key)
     return value if isinstance(value, dict) else {}
 
@@ -312,7 +300,7 @@ def find_stop_signals(events: bytes) -> tuple[int, ...] | None:
     has_end = False
     for line in events.splitlines():
         try:
-            event = parse_json(line)
+            event = load_json(line.decode("utf-8", "replace"))
         except ValueError:
             continue
         if not isinstance(event, dict):

@@ -19,7 +19,7 @@ from dataclasses import field
 from datetime import date
 from itertools import repeat
 from operator import lt
-from typing import NamedTuple, Protocol, overload
+from typing import NamedTuple, overload
 
 from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.text.log_line import LogLine, LogLineBlock
@@ -100,20 +100,23 @@ class _ChunkHeads(dict[bytes, tuple[int, int]]):
         return self[head]
 
 
-class FragmentParser(Protocol):
+class FragmentParser:
     """Parses bytes into complete fragments, whatever the size of the reads."""
+
+    def __init__(self) -> None:
+        self._rest = b""
 
     def feed(self, data: bytes) -> list[LogFragment]:
         """Return the fragments that ``data`` completes."""
-        ...
+        raise NotImplementedError
 
     def feed_chunks(self, data: bytes, chunks: ChunkedBody) -> Sequence[LogFragment]:
         """Return the fragments that ``data``, which ``chunks`` decodes, completes."""
-        ...
+        return self.feed(chunks.feed(data))
 
     def finish(self) -> list[LogFragment]:
         """Return the rest at the regular end of the stream."""
-        ...
+        raise NotImplementedError
 
 
 class ChunkedBody:
@@ -151,21 +154,21 @@ class ChunkedBody:
         return b"".join(parts)
 
 
-class MultiplexedParser:
+class MultiplexedParser(FragmentParser):
     """Parses the stream of a container without a terminal: one frame for each fragment, which begins with its stamp.
 
     Without ``stamped`` Docker was asked for none, and the fragments have empty ones.
     """
 
     def __init__(self, *, stamped: bool = True) -> None:
-        self._rest = b""
+        super().__init__()
         self._stamp_bytes = _STAMP_BYTES if stamped else 0
         self._heads = _ChunkHeads()
 
     def feed_chunks(self, data: bytes, chunks: ChunkedBody) -> Sequence[LogFragment]:
         """Return the fragments that the chunks in ``data`` complete: nearly all of one frame with one line, which are read together."""
         if self._rest:
-            return self.feed(chunks.feed(data))
+            return super().feed_chunks(data, chunks)
         data = chunks.take_rest() + data
         end = data.rfind(b"\n\r\n") + 3
         rows = (_STAMPED_LINE_CHUNK if self._stamp_bytes else _LINE_CHUNK).findall(data, 0, end)
@@ -218,11 +221,8 @@ class MultiplexedParser:
         return self.feed(b"") if self._rest else []
 
 
-class RawStreamParser:
+class RawStreamParser(FragmentParser):
     """Parses the stream of a container with a terminal: without frames, by timestamps, newlines and the cut length."""
-
-    def __init__(self) -> None:
-        self._rest = b""
 
     def feed(self, data: bytes) -> list[LogFragment]:
         """Return the fragments that ``data`` completes. The terminal's carriage return before a newline is dropped."""
@@ -241,10 +241,6 @@ class RawStreamParser:
             at = stop + whole
         self._rest = buffer[at:]
         return pieces
-
-    def feed_chunks(self, data: bytes, chunks: ChunkedBody) -> Sequence[LogFragment]:
-        """Return the same of what ``chunks`` decodes."""
-        return self.feed(chunks.feed(data))
 
     def finish(self) -> list[LogFragment]:
         """Return the last fragment, which has no newline."""
@@ -300,7 +296,6 @@ class PartialLine:
         )
 
     def to_log_line(self, number: int) -> LogLine:
-        """Return it as a log line."""
         text, missing = self.head.decode("utf-8", "replace"), self.missing
         if self.tail:
             head, tail = text, self.tail.decode("utf-8", "replace")

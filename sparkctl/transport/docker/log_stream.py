@@ -36,9 +36,8 @@ _MAX_HEAD_BYTES = 1 << 16
 _QUIET_LIMIT_SECONDS = 30.0  # seconds; a daemon with the log on disk is never silent for that long
 _HTTP_OK = 200
 
-LogBatches = AsyncGenerator[
-    Sequence[LogLine], None
-]  # for `aclosing`: otherwise the channel stays open until garbage collection
+# for `aclosing`: otherwise the channel stays open until garbage collection
+LogBatches = AsyncGenerator[Sequence[LogLine], None]
 
 
 class ContainerLogStream:
@@ -47,7 +46,7 @@ class ContainerLogStream:
     ``since`` (unix seconds) and ``tail`` (lines) set where the first reading begins; ``position`` continues where another
     follower stopped. Without ``stamped``, Docker is asked for no timestamps, a fifth of a log's bytes: lines may have none
     then, and no reading can be resumed. ``on_gap`` is called if Docker no longer has the lines after the last reading, before
-    the lines after the gap are yielded.
+    the lines after the gap are yielded. ``docker`` may know the version of its API already.
     """
 
     def __init__(
@@ -60,8 +59,10 @@ class ContainerLogStream:
         position: LogPosition | None = None,
         on_gap: Callable[[], None] | None = None,
         stamped: bool = True,
+        docker: DockerClient | None = None,
     ) -> None:
         self._link = link
+        self._docker = docker or DockerClient(link)
         self._id = container_id
         self._since = since
         self._tail = tail
@@ -126,7 +127,8 @@ class ContainerLogStream:
         except (InvalidLogStream, http_client.InvalidHttpResponse, h11.ProtocolError, ConnectionError) as error:
             raise _stream_cut_error(self._link.node.name) from error
         except DockerError:
-            self._about = None  # Docker may have been replaced by one that speaks another version
+            # Docker may have been replaced by one that speaks another version
+            self._about, self._docker = None, DockerClient(self._link)
             raise
         except DaemonError as error:
             raise error_for_response(self._link.node.name, _HTTP_OK, error.text) from error
@@ -149,9 +151,8 @@ class ContainerLogStream:
     async def _read_stream_format(self) -> tuple[str, bool]:
         """Return the API version and whether the container has a terminal, which changes the stream's form."""
         if self._about is None:
-            docker = DockerClient(self._link)
-            container = await docker.inspect_container(self._id)
-            self._about = (await docker.api_version(), bool(container.tty))
+            container = await self._docker.inspect_container(self._id)
+            self._about = (await self._docker.api_version(), bool(container.tty))
         return self._about
 
     def _build_query(self, follow: bool, terminal: bool) -> str:

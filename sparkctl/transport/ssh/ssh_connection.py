@@ -26,7 +26,6 @@ from sparkctl.errors import (
 )
 from sparkctl.model.node import Node, NodeState
 from sparkctl.model.questions import NonInteractivePrompter, Prompter
-from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.transport.docker import docker_errors
 from sparkctl.transport.node_connection import (
     ByteReader,
@@ -85,7 +84,6 @@ class ChannelWriter:
             raise self._lost(error) from error
 
     def write_eof(self) -> None:
-        """Send EOF."""
         try:
             self._writer.write_eof()
         except CONNECTION_ERRORS as error:
@@ -99,7 +97,6 @@ class ChannelWriter:
             raise self._lost(error) from error
 
     def close(self) -> None:
-        """Close the channel."""
         self._writer.close()
 
 
@@ -369,7 +366,6 @@ class SshConnection(ConnectionStatusKeeper):
         return CommandResult(*output, command.process.exit_status)
 
     async def start_process(self, argv: Sequence[str]) -> RemoteProcess:
-        """Start a command and keep its stdin open."""
         return SshProcess(
             await self._start_command(argv), self._make_lost_error, self._is_disconnected, self._limits.begin
         )
@@ -485,9 +481,8 @@ class SshConnection(ConnectionStatusKeeper):
         return ChannelWriter(writer, self._make_lost_error)
 
     def _make_lost_error(self, error: BaseException | None) -> ConnectionLost:
-        known = (
-            self._status.detail if self._is_disconnected() else None
-        )  # the reason of the connection's end, not the channel's error
+        # the reason of the connection's end, not the channel's error
+        known = self._status.detail if self._is_disconnected() else None
         detail = known or (str(error) if error is not None else "not connected")
         return ConnectionLost(self.node.name, f"the connection to {self.node.name} was lost: {detail}")
 
@@ -574,8 +569,8 @@ async def install_public_key(node: Node, public: Path, password: str, prompter: 
     finally:
         await link.close()
     if done.status != 0:
-        errors = done.stderr.decode("utf-8", "replace").strip().splitlines() or ["no reason given"]
-        raise OperationRefused(f"the key could not be put on {node.name}: {sanitize_line(errors[-1])}", None)
+        why = done.last_error or "no reason given"
+        raise OperationRefused(f"the key could not be put on {node.name}: {why}", None)
 
 
 def _read_public_key(public: Path) -> str:

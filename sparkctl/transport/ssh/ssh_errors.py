@@ -28,7 +28,6 @@ _PING_HINT = "is it switched on, and on this network? try: "
 
 
 def tcp_error(node: str, route: SshTarget, error: OSError, where: str) -> NodeError:
-    """Return the error for a failed TCP connection."""
     place = f"{where}{route.host}:{route.port}"
     if isinstance(error, socket.gaierror):
         is_local = route.host.endswith(".local")
@@ -79,7 +78,6 @@ def silent_agent_error(node: str, where: str) -> NodeUnreachable:
 
 
 def unknown_key_error(node: str, route: SshTarget, where: str, key: asyncssh.SSHKey) -> UnknownHostKey:
-    """Return the error for a host without a known key."""
     seen = ssh_config.format_fingerprint(key)
     return UnknownHostKey(
         node,

@@ -277,9 +277,8 @@ class _SshHop:
         if not await self.questions.prompter.ask_yes_no(question):
             raise error
         if self.route.known_hosts:
-            self._save_host_key(
-                error.known_hosts_line
-            )  # at the yes, as ssh does: the login may fail for another reason
+            # at the yes, as ssh does: the login may fail for another reason
+            self._save_host_key(error.known_hosts_line)
         return await self._attempt_login(via, on_lost, key)
 
     async def _attempt_login(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import ClassVar
 
 from textual import events, on
@@ -71,7 +70,7 @@ def _import_text(request: _ImportInput) -> ImportedProfile | SparkctlError | Non
 
 
 class ImportProfileDialog(Dialog[str]):
-    """Returns the name of the saved profile. ``begun`` is the text of a cancelled import; ``left`` gets that of this one."""
+    """Returns the name of the saved profile. It begins with the text of a cancelled import, and keeps its own when cancelled."""
 
     CSS = """
     ImportProfileDialog > #box > * { position: absolute; }
@@ -88,9 +87,8 @@ class ImportProfileDialog(Dialog[str]):
         Binding("ctrl+up", "scroll(-3)", show=False, priority=True),
     ]
 
-    def __init__(self, begun: str, left: Callable[[str], None] = lambda text: None) -> None:
+    def __init__(self) -> None:
         super().__init__("import a profile")
-        self._begun, self._left = begun, left
         self._import_input = _ImportInput("", "", allow=False)
         self._read: _ImportInput | None = None  # the input of the current answer
         self._answer: ImportedProfile | SparkctlError | None = None
@@ -101,7 +99,7 @@ class ImportProfileDialog(Dialog[str]):
         """Create the frame, and on it the text area and the field for the name."""
         with Container(id="box"):
             yield TextSurface(self.panel.tones)
-            text = PasteArea(self._begun, soft_wrap=True, show_line_numbers=True, compact=True)
+            text = PasteArea(self.panel.pasted, soft_wrap=True, show_line_numbers=True, compact=True)
             yield text
             yield Input(compact=True)
 
@@ -109,12 +107,12 @@ class ImportProfileDialog(Dialog[str]):
         """Draw the dialog and focus the text area."""
         self.draw_dialog()
         self.set_focus(self.query_one(PasteArea))
-        if self._begun:
+        if self.panel.pasted:
             self._schedule_import(self._import_input.allow)
 
     def action_cancel(self) -> None:
         """Save nothing, but keep the text for the next time."""
-        self._left(self.query_one(PasteArea).text)
+        self.panel.pasted = self.query_one(PasteArea).text
         super().action_cancel()
 
     def draw_dialog(self) -> None:
@@ -246,51 +244,36 @@ class ImportProfileDialog(Dialog[str]):
     async def _save_profile(self) -> None:
         if self._reading is not None:
             await asyncio.wait([self._reading])
-        if not isinstance(self._answer, ImportedProfile):
+        if not isinstance(found := self._answer, ImportedProfile):
             return
+        save, library = import_profile.save_to_library, ProfileLibrary()
         try:
-            done = await asyncio.to_thread(import_profile.save_to_library, self._answer, ProfileLibrary(), force=False)
-        except OperationRefused as error:
-            await self._ask_to_overwrite(self._answer, error)
-            return
+            try:
+                done = await asyncio.to_thread(save, found, library, force=False)
+            except OperationRefused as refused:
+                if not await self._ask_to_overwrite(found, refused):
+                    return
+                done = await asyncio.to_thread(save, found, library, force=True)
         except SparkctlError as error:
-            self._show_import_error(error)
+            self._answer = error
+            self.draw_dialog()
             return
-        self._report_and_close(done)
+        over = "; it takes precedence over the shipped one" if done.over_shipped else ""
+        self.panel.show_toast(f"{done.profile.name} is in {done.path}{over}")
+        self.panel.pasted = ""
+        self.dismiss(done.profile.name)
 
-    async def _ask_to_overwrite(self, found: ImportedProfile, error: OperationRefused) -> None:
+    async def _ask_to_overwrite(self, found: ImportedProfile, refused: OperationRefused) -> bool:
         body = [
             *render_sentence(f"Overwrite your profile {found.profile.name}?", TextStyle.STRONG),
             (),
-            *render_sentence(error.message, TextStyle.ATTENTION),
+            *render_sentence(refused.message, TextStyle.ATTENTION),
         ]
         choices = (("cancel", "Cancel"), (_OVERWRITE_ANSWER, "overwrite it"))
-
-        def overwrite_if_confirmed(answer: str | None) -> None:
-            if answer == _OVERWRITE_ANSWER:
-                self.panel.spawn_task(self._overwrite_profile(found))
-
-        self.panel.push_screen(
-            ChoiceDialog("this profile exists already", body, choices, TextStyle.ATTENTION), overwrite_if_confirmed
-        )
-
-    async def _overwrite_profile(self, found: ImportedProfile) -> None:
-        try:
-            self._report_and_close(
-                await asyncio.to_thread(import_profile.save_to_library, found, ProfileLibrary(), force=True)
-            )
-        except SparkctlError as error:
-            self._show_import_error(error)
-
-    def _show_import_error(self, error: SparkctlError) -> None:
-        self._answer = error
-        self.draw_dialog()
-
-    def _report_and_close(self, done: ImportedProfile) -> None:
-        over = "; it takes precedence over the shipped one" if done.over_shipped else ""
-        self.panel.show_toast(f"{done.profile.name} is in {done.path}{over}")
-        self._left("")
-        self.dismiss(done.profile.name)
+        dialog = ChoiceDialog("this profile exists already", body, choices, TextStyle.ATTENTION)
+        await self.panel.controller_ready.wait()
+        assert self.panel.controller is not None
+        return await self.panel.controller.dialogs.show_dialog(dialog) == _OVERWRITE_ANSWER
 
 
 _SCROLL_KEYS = ("ctrl+up", "ctrl+down")

@@ -173,7 +173,7 @@ class LogSubscription:
 
     def _is_node_answering(self) -> bool:
         store = self._controller.store
-        return self._node in store.nodes and store.get_state(self._node).state is NodeState.OK
+        return self._node in store.nodes and store.get_record(self._node).state.state is NodeState.OK
 
     def _find_container(self) -> str | None:
         """Return the id of the instance's live container; None where none is known."""

@@ -1,5 +1,4 @@
-"""Base classes of the screens: header, footer, key bindings from the action table, a message in tiny terminals. Imports
-little: the first picture waits for it."""
+"""Base classes of the screens: header, footer, key bindings. Imports little: the first picture waits for it."""
 
 from __future__ import annotations
 

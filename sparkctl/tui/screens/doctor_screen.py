@@ -57,7 +57,7 @@ class DoctorScreen(ListScreen[tuple[str, ...]]):
             controller.store.jobs.doctor,
             panel.displayed_time(),
         )
-        reported = [one for view in views for one in controller.store.get_reported_findings(view.name)]
+        reported = [one for view in views for one in controller.store.get_record(view.name).reported.values()]
         asked = tuple(
             DoctorProgress(name, now - seen.runs[name].begun, len(seen.runs[name].found)) for name in seen.running_nodes
         )

@@ -260,7 +260,7 @@ class InstanceScreen(ScrollScreen):
         self._diagnose_exit(controller, one)
         run = self._launch or _find_pending_plan(controller, self._node, self._instance)
         end = self._start_result()
-        timeline = store.get_startup_timeline(self._node, self._instance)
+        timeline = store.get_record(self._node).timelines.get(self._instance)
         # the log of the container before this one, whose failure is not that of this start
         is_log_of_earlier = (timeline is not None and timeline.phase in _PHASES_WITHOUT_LOG) or (
             one is not None
@@ -438,5 +438,5 @@ class InstanceScreen(ScrollScreen):
 
 def _find_pending_plan(controller: PanelController, node: NodeName, instance: str) -> ContainerLaunch | None:
     """Return the plan of a start that this panel watches, while there is no container yet."""
-    plan = controller.store.get_launch_plan(node, instance)
-    return None if plan is None else ContainerLaunch(redact_launch_plan(plan), plan.ready, None)
+    plan = controller.store.get_record(node).plans.get(instance)
+    return None if plan is None else ContainerLaunch(redact_launch_plan(plan), plan.ready)

@@ -106,7 +106,7 @@ def format_log_title(scope: LogScope, shown: Sequence[LogSource], chosen: LogSou
 
 def describe_clock_skew(store: Store, shown: Sequence[LogSource]) -> str | None:
     """Return a warning where the nodes' clocks, by which lines are merged, differ too much; else None."""
-    ahead = {node: store.get_clock_offset(node) for node in dict.fromkeys(one.node for one in shown)}
+    ahead = {node: store.get_record(node).clock_offset for node in dict.fromkeys(one.node for one in shown)}
     known = sorted((seconds, node) for node, seconds in ahead.items() if seconds is not None)
     if len(known) < 2 or known[-1][0] - known[0][0] < _MIN_CLOCK_SKEW_SECONDS:
         return None

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import field, replace
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from textual.binding import BindingType
 
@@ -23,7 +23,7 @@ from sparkctl.model.profile import Profile
 from sparkctl.profiles.env_references import check_env_file_permissions
 from sparkctl.profiles.exporters.docker_command import format_docker_run
 from sparkctl.profiles.profile_library import ProfileEntry, ProfileLibrary, ProfileOffer
-from sparkctl.profiles.profile_lint import LintResult, find_no_times, lint_profile_file
+from sparkctl.profiles.profile_lint import LintResult, lint_profile_file
 from sparkctl.profiles.yaml_reader import FilePosition, read_source_lines
 from sparkctl.tui.dialogs.base import ChoiceDialog, render_sentence
 from sparkctl.tui.global_actions import edit_profile, fix_profile
@@ -160,10 +160,9 @@ class _ProfileLint:
     sources: Mapping[FilePosition, str] = field(default_factory=dict)
 
 
-def _lint_profile(path: Path, history: OperationHistory | None) -> _ProfileLint:
+def _lint_profile(path: Path, history: OperationHistory) -> _ProfileLint:
     try:
-        find_times = find_no_times if history is None else history.find_longest_phases
-        check = lint_profile_file(ProfileLibrary(), path, find_times=find_times)
+        check = lint_profile_file(ProfileLibrary(), path, find_times=history.find_longest_phases)
     except InvalidInput:
         return _ProfileLint()  # the file has just gone: the next reload shows it
     return _ProfileLint(check, read_source_lines(one.place for one in check.diagnostics))
@@ -273,10 +272,12 @@ class ProfilesScreen(ListScreen[str]):
 
     async def _lint_pending_files(self, verdicts: dict[Path, _ProfileLint], unchecked: list[Path]) -> None:
         now, painted = asyncio.get_running_loop().time, 0.0
-        controller = self.panel.controller
-        history = None if controller is None else controller.context.history
+        await self.panel.controller_ready.wait()  # which knows the history
+        assert self.panel.controller is not None
         while unchecked:
-            verdicts[unchecked[0]] = await asyncio.to_thread(_lint_profile, unchecked[0], history)
+            verdicts[unchecked[0]] = await asyncio.to_thread(
+                _lint_profile, unchecked[0], self.panel.controller.context.history
+            )
             del unchecked[0]
             if not unchecked or now() - painted > _CHECK_PAINT_SECONDS:  # painting takes as long as checking
                 self.repaint()
@@ -358,8 +359,8 @@ class ProfilesScreen(ListScreen[str]):
             ActionId.COPY: self._copy_docker_command,
             ActionId.EDIT: self._edit_profile,
             ActionId.IMPORT: self._import_profile,
-            ActionId.SYNC: self._transfer_profile,
-            ActionId.PULL: self._pull_profile,
+            ActionId.SYNC: lambda: self._start_for_selected(ask_and_start_transfer),
+            ActionId.PULL: lambda: self._start_for_selected(ask_and_start_pull),
             ActionId.MEND_PROFILE: self._fix_profile,
         }
 
@@ -399,7 +400,7 @@ class ProfilesScreen(ListScreen[str]):
         """Open the selected profile in the editor; a shipped one is copied first."""
         one = self._build_profiles_model().selected
         if one is not None:
-            self.panel.spawn_terminal_task(self._edit_and_reload(one.summary.name))
+            self.panel.spawn_terminal_task(self._change_and_reload(edit_profile, one.summary.name))
 
     def _import_profile(self) -> None:
         """Import a profile from pasted text, and select it."""
@@ -410,32 +411,18 @@ class ProfilesScreen(ListScreen[str]):
                 self._selected_key, self._typed = name, ""
                 self.panel.spawn_task(self._reload_files())
 
-        def keep_pasted_text(text: str) -> None:
-            panel.pasted = text
+        self.panel.push_screen(ImportProfileDialog(), select_imported)
 
-        panel = self.panel
-        panel.push_screen(ImportProfileDialog(panel.pasted, keep_pasted_text), select_imported)
-
-    def _transfer_profile(self) -> None:
-        """Ask between which nodes to copy what the selected profile needs."""
+    def _start_for_selected(self, ask: Callable[[Panel, str, Profile], Coroutine[Any, Any, None]]) -> None:
         if (found := self._get_readable_profile()) is not None:
-            self.panel.spawn_task(ask_and_start_transfer(self.panel, *found))
-
-    def _pull_profile(self) -> None:
-        """Ask onto which nodes to get what the selected profile needs."""
-        if (found := self._get_readable_profile()) is not None:
-            self.panel.spawn_task(ask_and_start_pull(self.panel, *found))
+            self.panel.spawn_task(ask(self.panel, *found))
 
     def _fix_profile(self) -> None:
         """Apply the safe fixes to the selected profile; a shipped one is copied first."""
         one = self._build_profiles_model().selected
         if one is not None:
-            self.panel.spawn_task(self._fix_and_reload(one.summary.name))
+            self.panel.spawn_task(self._change_and_reload(fix_profile, one.summary.name))
 
-    async def _fix_and_reload(self, name: str) -> None:
-        await fix_profile(self.panel, name)
-        await self._reload_files()
-
-    async def _edit_and_reload(self, name: str) -> None:
-        await edit_profile(self.panel, name)
+    async def _change_and_reload(self, change: Callable[[Panel, str], Coroutine[Any, Any, None]], name: str) -> None:
+        await change(self.panel, name)
         await self._reload_files()

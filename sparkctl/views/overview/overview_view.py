@@ -113,8 +113,7 @@ class NodeTile:
         self._made: dict[tuple[int, bool, bool], TileSections] = {}
 
     def render_rows(self, columns: int, lines: int, *, chosen: bool = False) -> tuple[TextRow, ...]:
-        """Return exactly ``lines`` rows of exactly ``columns``: state, memory, throughput, draft acceptance,
-        temperature."""
+        """Return exactly ``lines`` rows of exactly ``columns``: state, memory, throughput, acceptance, temperature."""
         room = max(0, lines - 2)
         return self.frame_rows(
             align_sections([self.get_sections(columns, room)], room)[0], columns, lines, chosen=chosen
@@ -317,8 +316,7 @@ def _render_start_offers(seen: NodeTileModel, space: DrawArea) -> list[RowBlock]
 
 
 def _render_offer_sign(one: StartOffer) -> Span:
-    """Return the symbol of the estimate. What fits starts now: a start drops the page cache itself. Where something has to be got
-    first, it has a sign of its own."""
+    """Return the symbol of the estimate: what fits starts now (a start drops the page cache), unless something is to be got."""
     fits = one.fit is not None and one.fit.answer in (FitOutcome.FITS, FitOutcome.AFTER_DROP_CACHES)
     if one.fit is None or not fits:
         return render_estimate_symbol(one.fit)
@@ -429,8 +427,7 @@ class OverviewScreenModel:
 
 @dataclass(frozen=True, slots=True)
 class OverviewLayout:
-    """The rows of the overview, exactly as many and as wide as requested, with the positions of the tiles. ``findings``: by row,
-    what is said there."""
+    """The rows of the overview, as many and as wide as requested, the tiles' positions, and ``findings`` by row."""
 
     rows: tuple[TextRow, ...]
     boxes: tuple[TileBox, ...]

@@ -159,32 +159,28 @@ def build_tile_model(
     recent: tuple[str, ...], start_key: str | None, offers: tuple[StartOffer, ...],
 ) -> NodeTileModel:  # fmt: skip
     """Return what the store knows of a node. Raises KeyError for an unknown node."""
-    view = store.get_last_known_view(name)
-    drafting = {
-        one.container_id: store.get_meter_series(name, one.container_id) for one in view.instances if one.container_id
-    }
+    view, record = store.get_last_known_view(name), store.get_record(name)
+    containers = {one.container_id for one in view.instances}
     ours = [one.name for one in view.instances if one.ours]
-    starts = {one: store.get_phase(name, one) for one in ours}
-    timelines = {one: store.get_startup_timeline(name, one) for one in ours}
     return NodeTileModel(
         view=view,
-        connection=store.get_state(name),
+        connection=record.state,
         now=now,
-        series=store.get_sample_series(name),
-        drafting={key: one for key, one in drafting.items() if one},
-        starts={key: one for key, one in starts.items() if one},
-        timelines={key: one for key, one in timelines.items() if one},
+        series=record.series,
+        drafting={key: one for key, one in record.drafting.items() if key in containers},
+        starts={one: record.phases[one] for one in ours if one in record.phases},
+        timelines={one: record.timelines[one] for one in ours if one in record.timelines},
         ends=store.get_start_results(name),
         address=address,
         jobs=tuple(_ACTIVITY_BY_VERB[one] for one in store.jobs.list_running_verbs(name) if one in _ACTIVITY_BY_VERB),
         chosen=chosen,
         recent=recent,
-        dropped=store.get_last_cache_drop(name),
+        dropped=record.dropped,
         heads=_find_heads(store, name, view),
-        ready={one: since for one in ours if (since := store.get_ready_since(name, one)) is not None},
+        ready={one: record.ready[one].since for one in ours if one in record.ready},
         start_key=start_key,
-        kernel=store.get_kernel_events(name),
-        kernel_gaps=store.describe_kernel_gaps(name),
+        kernel=tuple(record.kernel.events),
+        kernel_gaps=record.kernel.describe_gaps(),
         offers=offers,
     )
 

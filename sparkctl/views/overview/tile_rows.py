@@ -280,8 +280,7 @@ def describe_rank(one: InstanceView) -> str:
 
 
 def describe_head(one: InstanceView, head: InstanceView) -> TextRow:
-    """Return where the head of a worker's model answers, and its figures, which are those of the model. With two
-    ranks the worker is the second; with more only a label tells."""
+    """Return where a worker's head answers, and its figures. Without a position, the worker of two ranks is the second."""
     if one.rank_position is not None:
         row = make_row(Span("its head answers, on ", TextStyle.LABEL), sanitize_span(head.node, TextStyle.VALUE))
     else:
@@ -331,8 +330,7 @@ def _format_concurrency(text: str) -> str:
 
 
 def render_engine_facts(one: InstanceView, space: DrawArea) -> TextRow | None:
-    """Return facts from the engine's log: number format, attention backend, KV cache size, most requests at once, as
-    many as fit; None if nothing is known."""
+    """Return facts from the engine's log, as many as fit: number format, attention, KV cache, most requests; None without any."""
     facts = {fact.name: fact for fact in one.facts}
     badges: list[Span] = []
     is_roomy = space.columns >= _FULL_BADGE_COLUMNS
@@ -769,8 +767,7 @@ def build_memory_legend(seen: NodeTileModel, space: DrawArea) -> RowBlock | None
 
 
 def build_memory_chart(seen: NodeTileModel, space: DrawArea) -> RowBlock | None:
-    """Return used memory over the last minutes, and swap: from zero to the total, in one row as a line with the least and the most
-    that was read, in more rows as an area."""
+    """Return used memory over time, and swap: as a line in one row, with the least and the most, as an area in more."""
     bar, series = seen.view.memory, seen.series
     if bar is None or series is None:
         return None
@@ -825,8 +822,7 @@ _KERNEL_MARK = "▲"
 
 
 def build_kernel_marks(seen: NodeTileModel, space: DrawArea) -> RowBlock | None:
-    """Return a row under the memory curve that marks when the kernel logged something, and the last of it in words; None
-    without such an event in the curve's time."""
+    """Return marks under the memory curve where the kernel logged something, and the last of it; None without any."""
     now, seconds = seen.view.sample.time if seen.view.sample else seen.now, float(choose_chart_seconds(seen))
     shown = [one for one in seen.kernel if 0.0 <= now - one.last <= seconds and is_worth_a_line(one)]
     if not shown:

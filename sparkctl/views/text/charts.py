@@ -1,5 +1,4 @@
-"""Bars and curves as text: the memory bar in four textures, gauges, charts in braille dots; and the blocks of rows in which
-they stand, as tall as there is room."""
+"""Bars and curves as text, and the blocks of rows in which they stand, as tall as there is room."""
 
 from __future__ import annotations
 
@@ -252,8 +251,7 @@ def _pair_known_values(values: ChartValues) -> list[list[float]]:
 
 
 def fill_gaps(values: ChartValues, most: int) -> list[float | None]:
-    """Return the values with gaps of at most ``most`` filled evenly: an interval shorter than the time between two
-    readings has no value but is no gap."""
+    """Return the values with gaps of at most ``most`` filled evenly: an interval between two readings is no gap."""
     found = list(values)
     before: int | None = None
     for at, value in enumerate(values):
@@ -378,8 +376,7 @@ def dim_blocks(blocks: Sequence[RowBlock]) -> list[RowBlock]:
 
 @dataclass(frozen=True, slots=True)
 class TileSections:
-    """The parts of a tile in sections that start in the same row of all tiles: identity, memory, activity, GPU. If
-    ``is_plain`` is False, only the last section is aligned."""
+    """The sections of a tile, which begin in the same row of all tiles. Not ``is_plain``: only the last one is aligned."""
 
     groups: tuple[tuple[RowBlock, ...], ...]
     is_plain: bool

@@ -80,8 +80,7 @@ def wrap_rows(rows: Iterable[TextRow], columns: int, hang: int = 0) -> list[Text
 def wrap_text(
     words: str, columns: int, tone: TextStyle = TextStyle.PLAIN, hang: int = 0, head: TextRow = ()
 ) -> list[TextRow]:
-    """Return sentences, one a line, which may quote a node, as rows of at most ``columns``, ``head`` included: it stands
-    before the first row, blanks before the others."""
+    """Return sentences, one a line, as rows of at most ``columns``; ``head`` stands before the first, blanks before the others."""
     before = measure_row(head)
     room = max(_MIN_TEXT_COLUMNS, columns - before)
     lines = [row for line in sanitize_lines(words) if line for row in wrap_row((Span(line, tone),), room, hang)]

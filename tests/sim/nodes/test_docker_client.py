@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl import engines
 from sparkctl.errors import ContainerNameInUse, ContainerNotFound, GpuRuntimeMissing, ImageNotFound
 from sparkctl.files import shipped_profiles_dir
 from sparkctl.model.container import ContainerState
@@ -33,9 +32,7 @@ def _make_connection(sparks: SimulatedSparks, name: str) -> NodeConnection:
 def _make_plan(profile: str = "qwen36") -> LaunchPlan:
     loaded = ProfileLibrary(user=shipped_profiles_dir()).load_profile(profile)
     node = Node(name=NodeName("spark1"), host="127.0.0.1")
-    return build_launch_plan(
-        loaded, node, home="/home/milo", operator="t", environ={}, engine=engines.load_engine(loaded.engine)
-    )
+    return build_launch_plan(loaded, node, home="/home/milo", operator="t", environ={})
 
 
 @pytest.fixture

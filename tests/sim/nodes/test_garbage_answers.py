@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from sparkctl import engines
 from sparkctl.commands import arm_guard
 from sparkctl.commands.diagnose_log import diagnose_instance
 from sparkctl.commands.doctor_bundle import collect_support_bundle
@@ -167,7 +166,7 @@ def list_change_commands(
         "measure": lambda: measure_fabric(ctx, [bad, good]),
         "up": lambda: start_instance(
             ctx,
-            StartInstance(profile=profile, engine=engines.load_engine(profile.engine), nodes=(bad,), words=("qwen36",)),
+            StartInstance(profile=profile, nodes=(bad,), words=("qwen36",)),
         ),
         "down": lambda: stop_instance(ctx, StopInstance(instance="qwen36-ngram", nodes=(bad,))),
         "drop caches": lambda: drop_page_cache(ctx, (bad,)),

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl import engines
 from sparkctl.commands import node_lock
 from sparkctl.commands.start import start_instance
 from sparkctl.commands.start.start_request import StartInstance
@@ -64,7 +63,7 @@ async def test_a_start_is_refused_while_another_works_there_and_with_queue_waits
     monkeypatch.setattr(start_instance, "_QUEUE_SECONDS", 0.1)
     node = load_config(sparks.config_path).nodes[0]
     profile = ProfileLibrary(user=shipped_profiles_dir()).load_profile(name)
-    request = StartInstance(profile=profile, engine=engines.load_engine(profile.engine), nodes=(node,), guarded=False)
+    request = StartInstance(profile=profile, nodes=(node,), guarded=False)
     stop = StopInstance(instance=name, nodes=(node,), known=frozenset((name,)))
     ann = CommandContext(history=OperationHistory(tmp_path / "ann"), operator="ann@desk")
 

@@ -9,6 +9,7 @@ import pytest
 
 from sparkctl.errors import ConnectionLost, NodeUnreachable, UnknownHostKey
 from sparkctl.model.node import Node, NodeName, NodeState
+from sparkctl.node import build_script_command, read_node_script
 from sparkctl.node import node_inspection as probe
 from sparkctl.simulator import SimClock, SimulatedSparks
 from sparkctl.transport.node_connection import NodeConnection
@@ -37,7 +38,7 @@ async def link(sparks: SimulatedSparks) -> AsyncIterator[NodeConnection]:
 
 
 async def test_a_look_and_a_lock(link: NodeConnection) -> None:
-    done = await link.run(probe.build_inspection_command("identity", "memory"), stdin=probe.read_inspection_script())
+    done = await link.run(build_script_command("identity", "memory"), stdin=read_node_script("node_inspection.sh"))
     inspection = probe.decode_inspection(done.stdout)
     assert inspection.identity is not None
     assert inspection.identity.product == "DGX Spark"

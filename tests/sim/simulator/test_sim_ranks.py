@@ -77,7 +77,7 @@ def plan_ranks(sparks: SimulatedSparks, name: str, *sets: str) -> RankPair:
         place = RankPlacement(rank=rank, nodes=BOTH, run="a1", env=build_nccl_environment(way, node), has_devices=True)
         plans.append(
             build_launch_plan(profile, Node(name=node, host="127.0.0.1"), home=HOME, operator="milo", environ={},
-                 engine=engines.load_engine(profile.engine), place=place)
+                 place=place)
         )  # fmt: skip
     return RankPair(sparks, tuple(plans), profile.engine)
 

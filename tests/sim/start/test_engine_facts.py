@@ -34,7 +34,7 @@ async def test_a_fallback_is_a_note_of_its_instance(tmp_path: Path) -> None:
         fact = EngineFact(
             EngineFactName.QUANTIZATION_PATH, "Marlin fallback (FP4 weights, 16-bit arithmetic)", is_fallback=True
         )
-        store.apply_event(room.store.get_state(NodeName("spark2")))
+        store.apply_event(room.store.get_record(NodeName("spark2")).state)
         store.apply_event(ContainersListed(ts=2e9, node=NodeName("spark2"), instances=(view,)))
         store.apply_event(EngineFactsReported(2e9, NodeName("spark2"), view.container_id, (fact,)))
         (found,) = (one for one in store.get_view(NodeName("spark2")).findings if one.kind is FindingKind.SLOW_PATH)

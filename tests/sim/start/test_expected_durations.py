@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl import engines
 from sparkctl.cli.event_printers import TextPrinter
 from sparkctl.cli.verbs.demo import seed_start_history
 from sparkctl.commands.start.start_instance import start_instance
@@ -30,12 +29,7 @@ VLLM = "qwen36-vllm"
 
 async def start_and_list_phases(ctx: CommandContext, node: Node) -> list[PhaseChanged]:
     profile = ProfileLibrary(shipped_profiles_dir()).load_profile(VLLM)
-    events = [
-        event
-        async for event in start_instance(
-            ctx, StartInstance(profile=profile, engine=engines.load_engine(profile.engine), nodes=(node,))
-        )
-    ]
+    events = [event async for event in start_instance(ctx, StartInstance(profile=profile, nodes=(node,)))]
     assert isinstance(events[-1], CommandEnded)
     assert events[-1].outcome is Outcome.READY
     return [event for event in events if isinstance(event, PhaseChanged)]

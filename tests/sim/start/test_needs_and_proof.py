@@ -24,7 +24,6 @@ from sparkctl.commands.switch.finish_switch import FinishSwitch
 from sparkctl.commands.switch.switch_request import SwitchInstance
 from sparkctl.config import load_config
 from sparkctl.context import CommandContext
-from sparkctl.engines import load_engine
 from sparkctl.errors import OperationRefused, ServiceUnproved
 from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.events import (
@@ -75,7 +74,7 @@ class SpeechScene:
         profile = ProfileLibrary().load_profile(name, overrides=overrides)
         words = (name, *(word for one in overrides for word in ("--set", one)))
         return StartInstance(
-            profile=profile, engine=load_engine(profile.engine), nodes=(self.node,), words=words, guarded=False,
+            profile=profile, nodes=(self.node,), words=words, guarded=False,
             environ=os.environ, known=self.nodes, **more,
         )  # fmt: skip
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl import engines
 from sparkctl.commands.diagnose_log import diagnose_instance
 from sparkctl.commands.start.start_instance import start_instance
 from sparkctl.commands.start.start_request import StartInstance
@@ -34,9 +33,7 @@ async def start_and_end_by(sparks: SimulatedSparks, state: Path, profile: str, h
     """Start a profile, end it ``how`` once it loads, and return the verdicts of `up` and of `diagnose`."""
     node = load_config(sparks.config_path).nodes[0]
     chosen = ProfileLibrary(user=shipped_profiles_dir()).load_profile(profile)
-    request = StartInstance(
-        profile=chosen, engine=engines.load_engine(chosen.engine), nodes=(node,), words=(profile,), guarded=False
-    )
+    request = StartInstance(profile=chosen, nodes=(node,), words=(profile,), guarded=False)
     ctx = CommandContext(history=OperationHistory(state), operator="milo@desk")
     docker, last = sparks.docker["spark1"], None
     ending: list[asyncio.Future[None]] = []

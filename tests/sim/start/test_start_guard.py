@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl import engines
 from sparkctl.commands.arm_guard import ArmGuard, arm_guard, disarm_guard, read_guard_status
 from sparkctl.commands.diagnose_log import diagnose_instance
 from sparkctl.commands.drop_page_cache import drop_page_cache
@@ -61,9 +60,7 @@ def make_start_request(
 ) -> StartInstance:
     chosen = ProfileLibrary(user=shipped_profiles_dir()).load_profile(profile, overrides=sets)
     words = (profile, *(word for one in sets for word in ("--set", one)))
-    return StartInstance(
-        profile=chosen, engine=engines.load_engine(chosen.engine), nodes=(get_first_node(sparks),), words=words, **more
-    )  # type: ignore[arg-type]
+    return StartInstance(profile=chosen, nodes=(get_first_node(sparks),), words=words, **more)  # type: ignore[arg-type]
 
 
 def list_guard_actions(events: Sequence[Event]) -> list[GuardAction]:

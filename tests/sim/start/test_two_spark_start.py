@@ -10,7 +10,6 @@ from itertools import pairwise
 
 import pytest
 
-from sparkctl import engines
 from sparkctl.commands.show_log import ShowLog, show_log
 from sparkctl.commands.start.rank_watch import RankWatch
 from sparkctl.commands.start.start_instance import start_instance
@@ -59,9 +58,7 @@ async def slow() -> AsyncIterator[SimulatedSparks]:
 def make_start_request(sparks: SimulatedSparks, *sets: str, name: str = "qwen36-tp2", **more: object) -> StartInstance:
     profile = ProfileLibrary(user=shipped_profiles_dir()).load_profile(name, overrides=sets)
     nodes = load_config(sparks.config_path).nodes
-    return StartInstance(
-        profile=profile, engine=engines.load_engine(profile.engine), nodes=tuple(nodes), words=(name,), **more
-    )  # type: ignore[arg-type]
+    return StartInstance(profile=profile, nodes=tuple(nodes), words=(name,), **more)  # type: ignore[arg-type]
 
 
 async def collect_events(ctx: CommandContext, asked: StartInstance) -> list[Event]:

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl import engines
 from sparkctl.commands.node_lock import acquire_node_lock
 from sparkctl.commands.restart_instance import RestartInstance
 from sparkctl.commands.start.start_instance import start_instance
@@ -61,9 +60,7 @@ async def start_and_get_id(ctx: CommandContext, node: Node, **changes: object) -
     profile = load_shipped_profile(INSTANCE)
     if changes:
         profile = replace(profile, container=replace(profile.container, **changes))  # type: ignore[arg-type]
-    events, ended = await collect_events_and_end(
-        start_instance(ctx, StartInstance(profile=profile, engine=engines.load_engine(profile.engine), nodes=(node,)))
-    )
+    events, ended = await collect_events_and_end(start_instance(ctx, StartInstance(profile=profile, nodes=(node,))))
     assert ended.outcome is Outcome.READY, events
     return INSTANCE
 
@@ -332,11 +329,7 @@ async def test_the_worker_s_node_is_away_so_the_next_contact_stops_exactly_that_
     other = daemon.create_container(
         "big-again", {**worker.body, "Labels": {**worker.labels, ContainerLabel.RUN: "run-2"}}
     )
-    request = StartInstance(
-        profile=(profile := load_shipped_profile("kokoro-tts")),
-        engine=engines.load_engine(profile.engine),
-        nodes=(two,),
-    )
+    request = StartInstance(profile=load_shipped_profile("kokoro-tts"), nodes=(two,))
     events, ended = await collect_events_and_end(start_instance(ctx, request))
     assert any(
         "finishing what was asked at" in words and "stopping big on spark2" in words for words in list_warnings(events)
@@ -579,9 +572,7 @@ async def test_a_worker_that_goes_with_its_head_is_measured_before_that(ctx: Com
         nodes = load_config(sparks.config_path).nodes
         profile = load_shipped_profile("qwen36-tp2")
         events, ended = await collect_events_and_end(
-            start_instance(
-                ctx, StartInstance(profile=profile, engine=engines.load_engine(profile.engine), nodes=tuple(nodes))
-            )
+            start_instance(ctx, StartInstance(profile=profile, nodes=tuple(nodes)))
         )
         assert ended.outcome is Outcome.READY, list_warnings(events)
         events, ended = await collect_events_and_end(

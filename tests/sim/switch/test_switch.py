@@ -196,9 +196,7 @@ async def test_ctrl_c_once_it_is_done_changes_nothing_of_what_is_said(scene: Swi
 async def test_others_are_refused_while_it_goes_on_and_when_it_was_left(tmp_path: Path) -> None:
     async with open_two_rank_model(tmp_path / "state", speed=4.0) as scene:
         other = scene.request()
-        start = StartInstance(
-            profile=other.profile, engine=other.engine, nodes=other.nodes, words=(NEW,), guarded=False
-        )
+        start = StartInstance(profile=other.profile, nodes=other.nodes, words=(NEW,), guarded=False)
         async with aclosing(switch_instance(scene.ctx(), scene.request())) as events:
             async for event in events:
                 if isinstance(event, SwitchStepReported) and event.step is SwitchStep.STARTING:
@@ -347,7 +345,7 @@ async def test_resume_keeps_going_where_the_switch_was_to(scene: SwitchScene, st
 
 async def test_up_refuses_and_names_the_switch_that_makes_room(scene: SwitchScene) -> None:
     other = scene.request()
-    start = StartInstance(profile=other.profile, engine=other.engine, nodes=other.nodes, words=(NEW,), guarded=False)
+    start = StartInstance(profile=other.profile, nodes=other.nodes, words=(NEW,), guarded=False)
     _, ended = await collect_events_and_end(start_instance(scene.ctx(), start))
     assert ended.exit_code == 6
     assert f"sparkctl switch {NEW} --node spark1" in (ended.hint or "")

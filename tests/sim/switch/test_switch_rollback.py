@@ -17,7 +17,6 @@ from sparkctl.commands.switch.switch_instance import switch_instance
 from sparkctl.commands.switch.switch_request import SwitchInstance
 from sparkctl.config import load_config
 from sparkctl.context import CommandContext
-from sparkctl.engines import load_engine
 from sparkctl.files import shipped_profiles_dir
 from sparkctl.history.model import OperationKind
 from sparkctl.history.operation_history import OperationHistory
@@ -399,7 +398,7 @@ async def test_a_rollback_waits_for_no_model_that_was_not_proved_before(
         profile = profiles.load_profile(name, overrides=(f"env.SIM_FAULT={fault}",))
         words = (name, "--set", f"env.SIM_FAULT={fault}")
         return SwitchInstance(
-            profile=profile, engine=load_engine(profile.engine), nodes=nodes[:1], known=nodes, words=words, guarded=False, timeout=60.0
+            profile=profile, nodes=nodes[:1], known=nodes, words=words, guarded=False, timeout=60.0
         )  # fmt: skip
 
     hung = make_switch("qwen36-vllm", "no-token").to_start_request()

@@ -17,7 +17,6 @@ from sparkctl.commands.stop.stop_instance import StopInstance, stop_instance
 from sparkctl.commands.tunnel import OpenTunnel
 from sparkctl.config import load_config
 from sparkctl.context import CommandContext
-from sparkctl.engines import load_engine
 from sparkctl.errors import InvalidInput, NodeUnreachable
 from sparkctl.files import shipped_profiles_dir
 from sparkctl.history.operation_history import OperationHistory
@@ -39,7 +38,6 @@ async def start_and_fail(ctx: CommandContext, node: Node, fault: str) -> Command
     profile = ProfileLibrary(user=shipped_profiles_dir()).load_profile("qwen36", overrides=overrides)
     request = StartInstance(
         profile=profile,
-        engine=load_engine(profile.engine),
         nodes=(node,),
         environ={},
         words=("qwen36", "--set", overrides[0]),
@@ -100,9 +98,7 @@ async def test_of_two_starts_of_one_name_the_one_that_failed_is_diagnosed(
     first, second = load_config(sparks.config_path).nodes
     await start_and_fail(ctx, second, "cuda-oom")
     profile = ProfileLibrary(user=shipped_profiles_dir()).load_profile("qwen36")
-    start = StartInstance(
-        profile=profile, engine=load_engine(profile.engine), nodes=(first,), environ={}, words=("qwen36",)
-    )
+    start = StartInstance(profile=profile, nodes=(first,), environ={}, words=("qwen36",))
     events = [event async for event in start_instance(ctx, start)]
     assert isinstance(events[-1], CommandEnded)
     assert events[-1].exit_code == 0
@@ -160,9 +156,7 @@ async def test_over_two_sparks_the_verdict_is_that_of_the_first_failure_whicheve
 ) -> None:
     nodes = load_config(sparks.config_path).nodes
     profile = ProfileLibrary(user=shipped_profiles_dir()).load_profile(name, overrides=[f"env.SIM_FAULT={fault}"])
-    request = StartInstance(
-        profile=profile, engine=load_engine(profile.engine), nodes=tuple(nodes), environ={}, words=(name,)
-    )
+    request = StartInstance(profile=profile, nodes=tuple(nodes), environ={}, words=(name,))
     ended = [event async for event in start_instance(ctx, request)][-1]
     assert isinstance(ended, CommandEnded)
     assert ended.verdict is not None
@@ -200,9 +194,7 @@ async def test_a_rank_whose_spark_is_silent_is_said_to_be_left_out(
     profile = ProfileLibrary(user=shipped_profiles_dir()).load_profile(
         "minimax-m27", overrides=["env.SIM_FAULT=worker-dies"]
     )
-    request = StartInstance(
-        profile=profile, engine=load_engine(profile.engine), nodes=tuple(nodes), environ={}, words=("minimax-m27",)
-    )
+    request = StartInstance(profile=profile, nodes=tuple(nodes), environ={}, words=("minimax-m27",))
     assert [event async for event in start_instance(ctx, request)]
     await sparks.sshd["spark2"].close()
     found = await diagnose_instance(ctx, "minimax-m27", nodes, None)

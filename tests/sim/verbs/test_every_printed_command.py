@@ -305,7 +305,6 @@ def list_proposals(engine: str) -> dict[tuple[str, ...], str]:
             home="/home/milo",
             operator="milo",
             environ={},
-            engine=load_engine(engine),
         )
         change = suggest_field_change(plan, field, rule.change if value is None else ChangeDirection.SET, value)
         proved = None if change is None else SettingProof((name, *before), SHIPPED).prove_changes(change)

@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 
-from sparkctl import engines
 from sparkctl.commands.start.start_instance import start_instance
 from sparkctl.commands.start.start_request import StartInstance
 from sparkctl.commands.stop.stop_instance import StopInstance, stop_instance
@@ -45,9 +44,7 @@ async def open_single_node() -> AsyncIterator[Node]:
 def make_start_request(node: Node, name: str, *overrides: str, **more: object) -> StartInstance:
     profile = ProfileLibrary(shipped_profiles_dir()).load_profile(name, overrides=overrides)
     words = (name, *(word for each in overrides for word in ("--set", each)))
-    return StartInstance(
-        profile=profile, engine=engines.load_engine(profile.engine), nodes=(node,), words=words, forced=True, **more
-    )  # type: ignore[arg-type]
+    return StartInstance(profile=profile, nodes=(node,), words=words, forced=True, **more)  # type: ignore[arg-type]
 
 
 async def test_a_start_and_its_stop_are_kept_with_all_that_was_seen(ctx: CommandContext) -> None:
@@ -283,7 +280,7 @@ async def test_what_is_usual_of_a_start_over_two_sparks_is_the_heads(ctx: Comman
     async with SimulatedSparks("empty", speed=40.0) as both:
         nodes = load_config(both.config_path).nodes
         profile = ProfileLibrary(user=shipped_profiles_dir()).load_profile("minimax-m27")
-        request = StartInstance(profile=profile, engine=engines.load_engine(profile.engine), nodes=tuple(nodes))
+        request = StartInstance(profile=profile, nodes=tuple(nodes))
         await collect_events(start_instance(ctx, request))
         await collect_events(
             stop_instance(ctx, StopInstance(instance=None, nodes=[nodes[1]], grace=0.0, everywhere=nodes, frees=True))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from sparkctl import engines
 from sparkctl.commands.start.start_instance import start_instance
 from sparkctl.commands.start.start_request import StartInstance
 from sparkctl.context import CommandContext
@@ -27,8 +26,7 @@ async def test_an_engine_that_is_only_asked_whether_it_lives_is_idle(
     sparks: SimulatedSparks, ctx: CommandContext, node: Node, name: str
 ) -> None:
     profile = ProfileLibrary(shipped_profiles_dir()).load_profile(name)
-    engine = engines.load_engine(profile.engine)
-    await collect_events(start_instance(ctx, StartInstance(profile=profile, engine=engine, nodes=(node,))))
+    await collect_events(start_instance(ctx, StartInstance(profile=profile, nodes=(node,))))
     async with ctx.create_session(node) as session:
         await session.link.connect()
         (container,) = await session.docker.list_containers()

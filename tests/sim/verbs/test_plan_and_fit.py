@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from sparkctl import engines
 from sparkctl.commands.start.check_fit import CheckFit, check_fit
 from sparkctl.commands.start.start_instance import start_instance
 from sparkctl.commands.start.start_request import StartInstance
@@ -275,12 +274,7 @@ async def test_a_start_keeps_what_it_took_and_the_next_sum_says_so(tmp_path: Pat
     profile = ProfileLibrary(shipped_profiles_dir()).load_profile(name)
     async with SimulatedSparks("empty", **FAST) as sparks:
         node = load_config(sparks.config_path).nodes[0]
-        events = [
-            event
-            async for event in start_instance(
-                ctx, StartInstance(profile=profile, engine=engines.load_engine(profile.engine), nodes=(node,))
-            )
-        ]
+        events = [event async for event in start_instance(ctx, StartInstance(profile=profile, nodes=(node,)))]
         assert isinstance(events[-1], CommandEnded)
         assert events[-1].outcome is Outcome.READY
         (before,) = [event.fit for event in events if isinstance(event, MemoryFitEvaluated)]
@@ -324,7 +318,7 @@ async def test_a_model_that_is_not_there_is_refused_and_takes_nothing_when_force
     gone = SimNodeOptions(missing=("/home/milo/models/Qwen3.6-27B-FP8",))
     async with SimulatedSparks("empty", options={"spark1": gone}, **FAST) as sparks:
         node = load_config(sparks.config_path).nodes[0]
-        request = StartInstance(profile=profile, engine=engines.load_engine("sglang"), nodes=(node,), detach=True)
+        request = StartInstance(profile=profile, nodes=(node,), detach=True)
         *_, refused = [event async for event in start_instance(ctx, request)]
         assert isinstance(refused, CommandEnded)
         assert (refused.exit_code, "does not fit on spark1" in (refused.message or "")) == (6, True)
@@ -367,7 +361,7 @@ async def test_a_limit_shorter_than_such_a_start_took_is_told_before_the_next(
     """The last start was with other settings, and with a cache: the one before it took a quarter of an hour."""
     names = ("env.VLLM_ENGINE_READY_TIMEOUT_S=600", "start.timeouts.loading=8m")
     profile = SHIPPED.load_profile("qwen36-vllm", overrides=names)
-    start = StartInstance(profile=profile, engine=engines.load_engine(profile.engine), nodes=(node,), dry_run=True)
+    start = StartInstance(profile=profile, nodes=(node,), dry_run=True)
     plan = CheckFit(profile=profile, nodes=(node,))
     switch = SwitchInstance.from_start(start, ())
 

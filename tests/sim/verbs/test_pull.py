@@ -20,7 +20,6 @@ from sparkctl.commands.start.start_request import StartInstance
 from sparkctl.commands.stored_models import list_models
 from sparkctl.config import load_config
 from sparkctl.context import CommandContext
-from sparkctl.engines import load_engine
 from sparkctl.engines.simulation.engine_launch import build_model_config
 from sparkctl.files import shipped_profiles_dir
 from sparkctl.history.model import OperationKind
@@ -814,7 +813,7 @@ async def test_an_image_that_no_registry_gives_needs_no_login(
 async def test_nothing_is_downloaded_while_an_engine_loads(sparks: SimulatedSparks, ctx: CommandContext) -> None:
     profile = ProfileLibrary(user=shipped_profiles_dir()).load_profile("qwen36")
     nodes = load_config(sparks.config_path).nodes[:1]
-    start = StartInstance(profile=profile, engine=load_engine(profile.engine), nodes=nodes, detach=True)
+    start = StartInstance(profile=profile, nodes=nodes, detach=True)
     assert find_command_end(await collect_events(start.run(ctx))).outcome is Outcome.DETACHED
     events = await collect_events(pull_profile(ctx, make_request(sparks)))
     assert find_command_end(events).exit_code == 6

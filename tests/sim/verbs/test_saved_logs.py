@@ -133,7 +133,7 @@ async def test_a_start_goes_on_when_the_disk_is_full(sparks: SimulatedSparks, ct
 
 def _make_start_request(node: Node) -> StartInstance:
     profile = ProfileLibrary(user=shipped_profiles_dir()).load_profile(INSTANCE)
-    return StartInstance(profile=profile, engine=engines.load_engine(profile.engine), nodes=(node,))
+    return StartInstance(profile=profile, nodes=(node,))
 
 
 # what is shown, and why

@@ -15,7 +15,6 @@ from sparkctl.commands.start.start_request import StartInstance
 from sparkctl.commands.tunnel import OpenTunnel, open_tunnel
 from sparkctl.config import load_config
 from sparkctl.context import CommandContext
-from sparkctl.engines import load_engine
 from sparkctl.errors import ExitCode
 from sparkctl.model.events import (
     CommandEnded,
@@ -137,7 +136,7 @@ async def test_a_port_that_is_taken_is_refused_where_it_was_asked_for_and_replac
 def make_start(sparks: SimulatedSparks) -> StartInstance:
     profile = ProfileLibrary().load_profile("qwen36-vllm")
     return StartInstance(
-        profile=profile, engine=load_engine(profile.engine), nodes=load_config(sparks.config_path).nodes[:1], environ={},
+        profile=profile, nodes=load_config(sparks.config_path).nodes[:1], environ={},
         guarded=False, tunnel=True,
     )  # fmt: skip
 

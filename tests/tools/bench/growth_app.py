@@ -119,7 +119,7 @@ def main(which: str, config: str, until: float, report: Path) -> None:
         LogReadingPanel(PanelOptions(nodes=load_config(Path(config)).nodes, make_context=context), until, report).run()
         return
     events = tuple(make_hour_recording(until + 5.0))
-    ReplayingPanel(PanelOptions(nodes=(), make_context=context, recording=lambda: (events, SPEED)), until, report).run()
+    ReplayingPanel(PanelOptions(nodes=(), make_context=context, recording=(events, SPEED)), until, report).run()
 
 
 if __name__ == "__main__":

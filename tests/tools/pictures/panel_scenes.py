@@ -146,7 +146,7 @@ def build_panel(scene: Scene, state: Path) -> PanelApp:
     def context(prompter: Prompter) -> CommandContext:
         return CommandContext(history=OperationHistory(state), operator="milo@desk", prompter=prompter, clock=clock)
 
-    return PanelApp(PanelOptions(nodes=(), make_context=context, recording=lambda: (events, 1.0), clock=clock))
+    return PanelApp(PanelOptions(nodes=(), make_context=context, recording=(events, 1.0), clock=clock))
 
 
 def read_screen_text(pilot: Driver) -> str:

@@ -46,7 +46,7 @@ async def test_what_was_found_in_a_recording_is_here_as_of_the_moment_that_is_sh
     events: tuple[Event, ...] = (
         NodeStateChanged(ts=when, node=node, state=NodeState.OK), *disks, CheckCompleted(when + 40, node, 20.0),
     )  # fmt: skip
-    async with open_panel(build_panel_options((), tmp_path, recording=lambda: (events, 1.0)), (100, 30)) as pilot:
+    async with open_panel(build_panel_options((), tmp_path, recording=(events, 1.0)), (100, 30)) as pilot:
         await wait_for_text(pilot, "recording 0:00 of 0:40")
         await pilot.press("space", "exclamation_mark")
         await wait_for_text(pilot, "what its samples show")

@@ -241,7 +241,7 @@ async def test_of_a_recording_the_log_is_what_it_holds(tmp_path: Path) -> None:
         ),
         LogArrived(ts=100.2, node=node, instance="qwen36", lines=lines),
     )
-    async with open_panel(build_panel_options((), tmp_path, recording=lambda: (events, 1.0))) as pilot:
+    async with open_panel(build_panel_options((), tmp_path, recording=(events, 1.0))) as pilot:
         await wait_for_text(pilot, "qwen36")
         await pilot.press("enter")
         shown = await wait_for_text(pilot, "line 40 of it")
@@ -285,7 +285,7 @@ async def test_a_recording_that_goes_back_tells_its_log_anew(tmp_path: Path) -> 
         ContainersListed(ts=100.0, node=node, instances=(one,)), said(100.0, "the first line", 1), said(125.0, "the second line", 2),
         ContainersListed(ts=150.0, node=node, instances=(one,)), said(175.0, "the third line", 3),
     )  # fmt: skip
-    async with open_panel(build_panel_options((), tmp_path, recording=lambda: (events, 1.0)), (120, 40)) as pilot:
+    async with open_panel(build_panel_options((), tmp_path, recording=(events, 1.0)), (120, 40)) as pilot:
         await wait_for_text(pilot, "qwen36")
         await pilot.press("space", "enter")
         await wait_for_text(pilot, "the first line")
@@ -516,7 +516,7 @@ async def test_the_start_the_log_screen_the_meters_and_the_saved_file_share_one_
         await wait_until_true(pilot, lambda: count_subscribers() == 2)  # the watch, which writes the file; the screen
         store = controller_of(pilot).store
         (container,) = sparks.docker["spark1"].containers
-        await wait_until_true(pilot, lambda: store.get_meter_series(NodeName("spark1"), container) is not None)
+        await wait_until_true(pilot, lambda: container in store.get_record(NodeName("spark1")).drafting)
         await wait_until_true(pilot, lambda: not store.jobs.running and count_subscribers() == 2)  # meters, screen
         assert list_log_sizes() > [1000], "and the file has the log"
         await pilot.press("escape")

@@ -137,7 +137,7 @@ async def test_the_header_says_where_a_guard_is_armed(tmp_path: Path) -> None:
         NodeStateChanged(ts=1.0, node=NodeName("spark1"), state=NodeState.OK), NodeStateChanged(ts=1.0, node=NodeName("spark2"), state=NodeState.OK),
         GuardStatusChanged(1.1, NodeName("spark1"), ("qwen36",)), GuardStatusChanged(1.1, NodeName("spark2"), ()),
     )  # fmt: skip
-    async with open_panel(build_panel_options((), tmp_path, recording=lambda: (events, 10.0))) as pilot:
+    async with open_panel(build_panel_options((), tmp_path, recording=(events, 10.0))) as pilot:
         shown = await wait_for_text(pilot, "guard armed on spark1 · ")
         assert "guard armed" in shown.splitlines()[0]
 

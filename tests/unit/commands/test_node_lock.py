@@ -20,7 +20,7 @@ from sparkctl.context import CommandContext
 from sparkctl.errors import NodeError, NodeStarved, OperationRefused
 from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.node import Node, NodeName
-from sparkctl.node import node_inspection
+from sparkctl.node import build_script_command, node_inspection, read_node_script
 from sparkctl.transport.node_session import NodeSession
 from sparkctl.transport.ssh.login_shell import build_remote_command
 
@@ -313,8 +313,8 @@ def test_a_look_tells_whether_it_is_held() -> None:
 
     def is_held() -> bool:
         done = subprocess.run(
-            node_inspection.build_inspection_command("journal"),
-            input=node_inspection.read_inspection_script(),
+            build_script_command("journal"),
+            input=read_node_script("node_inspection.sh"),
             capture_output=True,
             timeout=30,
         )

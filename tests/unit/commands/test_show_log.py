@@ -46,6 +46,7 @@ class FragileDocker:
         self.container = container
         self.removed = removed
         self.follows = 0
+        self.pings = 0
         self.unheard = 0
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -66,6 +67,7 @@ class FragileDocker:
 
     def answer(self, path: str) -> bytes:
         if path.endswith("/_ping"):
+            self.pings += 1
             return build_plain_answer("200 OK", b"OK", "Api-Version: 1.47\r\n")
         if "/logs" in path and "follow=1" in path:
             self.follows += 1
@@ -96,6 +98,19 @@ async def session(tmp_path: Path, docker: FragileDocker) -> AsyncIterator[NodeSe
 @pytest.fixture(params=[False, True])
 def docker(request: pytest.FixtureRequest, container: Callable[..., Container]) -> FragileDocker:
     return FragileDocker(container(), removed=request.param)
+
+
+async def test_docker_is_asked_once_which_api_it_speaks(
+    session: NodeSession, docker: FragileDocker, tmp_path: Path
+) -> None:
+    ctx = CommandContext(history=OperationHistory(tmp_path / "state"), operator="milo@desk", clock=ImpatientClock())
+    events: list[Event] = []
+    verb = _ShowLogRun(ctx, ShowLog(instance="qwen36", nodes=[NODE], tail=2), events.append)
+    async with asyncio.timeout(10):
+        await verb._read_all([(session, docker.container)])
+        await verb._open_feed(session, docker.container)
+    assert [line.text for e in events if isinstance(e, LogArrived) for line in e.lines] == ["line 4", "line 5"] * 2
+    assert docker.pings == 1
 
 
 async def test_an_outage_is_told_once_and_the_end_with_its_saved_log(

@@ -39,29 +39,29 @@ def store() -> Store:
 def test_a_start_that_was_watched_is_ready_since_it_was_said(store: Store) -> None:
     store.apply_event(PhaseChanged(ts=100.0, node=NODE, instance="q", phase=Phase.LOADING, elapsed=30.0))
     store.apply_event(PhaseChanged(ts=300.0, node=NODE, instance="q", phase=Phase.READY, elapsed=230.0))
-    assert store.get_ready_since(NODE, "q") == 300.0
+    assert store.get_record(NODE).ready["q"].since == 300.0
     for ts in (301.0, 310.0):
         store.apply_event(ContainersListed(ts=ts, node=NODE, instances=(READY,)))
-    assert store.get_ready_since(NODE, "q") == 300.0
+    assert store.get_record(NODE).ready["q"].since == 300.0
     store.apply_event(ContainersListed(ts=400.0, node=NODE, instances=(replace(READY, container_id="b" * 64),)))
-    assert store.get_ready_since(NODE, "q") is None, "another container: nobody saw it getting ready"
+    assert "q" not in store.get_record(NODE).ready, "another container: nobody saw it getting ready"
 
 
 def test_a_start_of_somebody_else_is_ready_since_the_list_said_so(store: Store) -> None:
     store.apply_event(ContainersListed(ts=10.0, node=NODE, instances=(LOADING,)))
-    assert store.get_ready_since(NODE, "q") is None
+    assert "q" not in store.get_record(NODE).ready
     store.apply_event(ContainersListed(ts=12.0, node=NODE, instances=(READY,)))
     store.apply_event(ContainersListed(ts=14.0, node=NODE, instances=(READY,)))
-    assert store.get_ready_since(NODE, "q") == 12.0
+    assert store.get_record(NODE).ready["q"].since == 12.0
 
 
 def test_what_was_ready_when_it_was_first_seen_is_so_since_nobody_knows_when(store: Store) -> None:
     store.apply_event(ContainersListed(ts=10.0, node=NODE, instances=(READY,)))
-    assert store.get_ready_since(NODE, "q") is None
+    assert "q" not in store.get_record(NODE).ready
     store.apply_event(
         PhaseChanged(ts=20.0, node=NODE, instance="q", phase=Phase.READY, elapsed=0.0, detail="Up 3 minutes")
     )
-    assert store.get_ready_since(NODE, "q") is None, "it was so already when it was asked for"
+    assert "q" not in store.get_record(NODE).ready, "it was so already when it was asked for"
 
 
 def get_shown_phase(store: Store) -> Phase | None:

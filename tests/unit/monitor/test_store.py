@@ -84,7 +84,7 @@ def test_a_sample_proves_the_node_and_goes_into_its_history() -> None:
     assert (view.state, view.when) == (NodeState.OK, 11.0)
     assert view.memory is not None
     assert view.memory.free == 20 * GIB
-    assert store.get_sample_series(ONE).span_seconds == 1.0
+    assert store.get_record(ONE).series.span_seconds == 1.0
 
 
 def test_page_cache_is_in_nobodys_way_once_the_engine_is_ready() -> None:
@@ -104,7 +104,7 @@ def test_an_instance_is_what_docker_the_probe_and_its_engine_say() -> None:
     store = apply_events(make_sample_event(1.0), events.ContainersListed(ts=2.0, node=ONE, instances=(READY,)))
     assert store.apply_event(
         events.MeterArrived(ts=3.0, node=ONE, container=ID, numbers=NUMBERS, metrics_hint="hint")
-    ) == (Topic(TopicKind.NUMBERS, ONE, "qwen36"),)
+    ) == (Topic(TopicKind.NUMBERS, ONE),)
     (one,) = store.get_view(ONE).instances
     assert (one.memory, one.numbers, one.metrics_hint, one.phase) == (41 * GIB, NUMBERS, "hint", Phase.READY)
     store.apply_event(make_sample_event(4.0, gpus=None, gpu_silent_for=14.0))
@@ -156,7 +156,7 @@ def test_a_node_that_is_away_shows_why_and_keeps_what_it_did() -> None:
 def test_a_start_is_seen_before_docker_lists_it_and_a_newer_list_wins() -> None:
     loading = events.PhaseChanged(ts=3.0, node=ONE, instance="qwen36", phase=Phase.LOADING, step=Step("weights", 3, 12))
     store = apply_events(make_sample_event(1.0))
-    assert store.apply_event(loading) == (Topic(TopicKind.PHASE, ONE, "qwen36"),)
+    assert store.apply_event(loading) == (Topic(TopicKind.PHASE, ONE),)
     (one,) = store.get_view(ONE).instances
     assert (one.name, one.phase, one.step, one.state) == (
         "qwen36", Phase.LOADING, Step("weights", 3, 12), ContainerState.UNKNOWN,
@@ -184,7 +184,7 @@ def test_lines_of_a_log_are_news_and_an_empty_batch_is_none() -> None:
     store = apply_events(make_sample_event(1.0))
     line = LogLine(when="2026-05-01T10:00:01Z", text="x", number=1)
     assert store.apply_event(events.LogArrived(ts=1.0, node=ONE, instance="qwen36", lines=(line,))) == (
-        Topic(TopicKind.LOG, ONE, "qwen36"),
+        Topic(TopicKind.LOG, ONE),
     )
     assert store.apply_event(events.LogArrived(ts=2.0, node=ONE, instance="qwen36", lines=(), gap=True)) == ()
 
@@ -192,8 +192,8 @@ def test_lines_of_a_log_are_news_and_an_empty_batch_is_none() -> None:
 def test_the_last_finding_of_each_check_stands() -> None:
     bad = events.FindingReported(ts=1.0, node=ONE, check="swap", severity=Severity.WARNING, message="in use")
     good = events.FindingReported(ts=2.0, node=ONE, check="swap", severity=Severity.GOOD, message="empty again")
-    assert apply_events(bad, good).get_reported_findings(ONE) == (good,)
-    assert apply_events(bad).get_reported_findings(TWO) == ()
+    assert list(apply_events(bad, good).get_record(ONE).reported.values()) == [good]
+    assert not apply_events(bad).get_record(TWO).reported
 
 
 def test_a_view_tells_what_is_wrong_the_worst_first() -> None:
@@ -238,9 +238,9 @@ def test_a_finding_of_a_monitor_goes_away_where_it_begins_anew() -> None:
     store = apply_events(*map(told, kinds), told("not-generating", "qwen36"))
     store.apply_event(events.NodeStateChanged(ts=2.0, node=ONE, state=NodeState.UNKNOWN, detail="no sample for 9 s"))
     store.apply_event(events.NodeStateChanged(ts=2.5, node=ONE, state=NodeState.UNREACHABLE, detail="gone"))
-    assert len(store.get_reported_findings(ONE)) == 6, "the same monitor goes on"
+    assert len(store.get_record(ONE).reported) == 6, "the same monitor goes on"
     store.apply_event(events.NodeStateChanged(ts=3.0, node=ONE, state=NodeState.UNKNOWN))
-    assert [one.check for one in store.get_reported_findings(ONE)] == ["drop-caches"], "doctor alone can tell"
+    assert [one.check for one in store.get_record(ONE).reported.values()] == ["drop-caches"], "doctor alone can tell"
 
 
 def test_a_finding_of_an_instance_ends_with_it() -> None:
@@ -344,7 +344,7 @@ def test_a_recorded_kill_is_told_with_the_memory_it_saw_and_its_reason() -> None
         free=200 << 20,
     )
     store = apply_events(up, reading, failed)
-    assert set(store.apply_event(killed)) == {Topic(TopicKind.MEMORY, ONE), Topic(TopicKind.PHASE, ONE, "qwen36")}
+    assert set(store.apply_event(killed)) == {Topic(TopicKind.MEMORY, ONE), Topic(TopicKind.PHASE, ONE)}
     view = store.get_view(ONE)
     assert view.memory is not None
     assert (view.memory.available, view.memory.free) == (266 << 20, 200 << 20)
@@ -371,12 +371,12 @@ def test_a_recorded_kill_is_told_with_the_memory_it_saw_and_its_reason() -> None
 
 def test_what_a_guard_watches_is_known_while_the_node_answers() -> None:
     store = apply_events(events.NodeStateChanged(ts=1.0, node=ONE, state=NodeState.OK))
-    assert store.get_guarded_instances(ONE) is None
+    assert store.get_record(ONE).guarded is None
     assert store.apply_event(events.GuardStatusChanged(2.0, ONE, ("qwen36",))) == (Topic(TopicKind.GUARD, ONE),)
     assert store.apply_event(events.GuardStatusChanged(3.0, ONE, ("qwen36",))) == ()
-    assert store.get_guarded_instances(ONE) == ("qwen36",)
+    assert store.get_record(ONE).guarded == ("qwen36",)
     store.apply_event(events.NodeStateChanged(ts=4.0, node=ONE, state=NodeState.UNREACHABLE))
-    assert store.get_guarded_instances(ONE) is None
+    assert store.get_record(ONE).guarded is None
 
 
 def test_that_no_guard_runs_is_not_known_any_more_once_something_begins_to_start() -> None:
@@ -386,20 +386,18 @@ def test_that_no_guard_runs_is_not_known_any_more_once_something_begins_to_start
         )
 
     off = (make_sample_event(1.0), events.GuardStatusChanged(2.0, ONE, ()))
-    assert apply_events(*off).get_guarded_instances(ONE) == ()
+    assert apply_events(*off).get_record(ONE).guarded == ()
     store = apply_events(*off, told(3.0, Phase.CREATING))
-    assert store.get_guarded_instances(ONE) is None
+    assert store.get_record(ONE).guarded is None
     store.apply_event(events.GuardStatusChanged(4.0, ONE, ()))
     store.apply_event(told(5.0, Phase.LOADING))
-    assert store.get_guarded_instances(ONE) == (), "it was asked since"
+    assert store.get_record(ONE).guarded == (), "it was asked since"
     somebodys = (
         events.ContainersListed(ts=3.0, node=ONE, instances=()),
         events.ContainersListed(ts=8.0, node=ONE, instances=(READY,)),
     )
-    assert apply_events(*off, *somebodys).get_guarded_instances(ONE) is None
-    assert apply_events(*off, somebodys[1]).get_guarded_instances(ONE) == (), (
-        "it was there when the guard was asked for"
-    )
+    assert apply_events(*off, *somebodys).get_record(ONE).guarded is None
+    assert apply_events(*off, somebodys[1]).get_record(ONE).guarded == (), "it was there when the guard was asked for"
 
 
 def test_a_guard_that_acts_is_there() -> None:
@@ -408,12 +406,12 @@ def test_a_guard_that_acts_is_there() -> None:
     )
     store = apply_events(make_sample_event(1.0), events.GuardStatusChanged(2.0, ONE, ()))
     assert Topic(TopicKind.GUARD, ONE) in store.apply_event(acts)
-    assert store.get_guarded_instances(ONE) == ("qwen36",)
+    assert store.get_record(ONE).guarded == ("qwen36",)
     store.apply_event(replace(acts, ts=4.0))
-    assert store.get_guarded_instances(ONE) == ("qwen36",)
+    assert store.get_record(ONE).guarded == ("qwen36",)
     ended = replace(acts, what=GuardAction.ENDED)
     assert (
-        apply_events(make_sample_event(1.0), events.GuardStatusChanged(2.0, ONE, ()), ended).get_guarded_instances(ONE)
+        apply_events(make_sample_event(1.0), events.GuardStatusChanged(2.0, ONE, ()), ended).get_record(ONE).guarded
         == ()
     )
 

@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.node import node_inspection
+from sparkctl.node import build_script_command, node_inspection, read_node_script
 
 UNLINK = (Path(node_inspection.__file__).parent / "remove_shared_memory.sh").read_bytes()
 
 
 def run_inspection(*sections: str) -> node_inspection.NodeInspection:
     done = subprocess.run(
-        node_inspection.build_inspection_command(*sections),
-        input=node_inspection.read_inspection_script(),
+        build_script_command(*sections),
+        input=read_node_script("node_inspection.sh"),
         capture_output=True,
         timeout=60,
         check=True,
@@ -65,6 +65,8 @@ def test_a_file_in_dev_shm_is_read_with_its_users(shared: Path) -> None:
     assert (used.users, unused.users) == ({os.getpid()}, frozenset())
     assert used.inode == (shared.stat().st_dev, shared.stat().st_ino)
     assert 100_000 <= used.size <= 200_000
+    assert used.born is not None
+    assert used.born == pytest.approx(shared.stat().st_ctime, abs=0.1), "in fractions of a second"
 
 
 def test_a_file_that_is_open_and_not_mapped_is_in_use(shared: Path) -> None:
@@ -97,12 +99,13 @@ def test_names_of_processes_and_files_are_no_syntax() -> None:
     assert found[1].words == ("VLLM::EngineCore",)
     assert found[1].born == 1003.0
     files = node_inspection.parse_shared_memory(
-        "file 27 4 0 8 0 /dev/shm/a b\nfile 27 5 0 8 - /dev/shm/c\nfile x\nopen 27 4 /proc/9/fd/3\n"
+        "file 27 4 0 8 0 /dev/shm/a b\nfile 27 5 0 8 - /dev/shm/c\nfile 27 6 0 8 0.000000000 /dev/shm/d\nfile x\nopen 27 4 /proc/9/fd/3\n"
     )
     assert files is not None
     assert [(one.path, one.born, one.users) for one in files] == [
         ("/dev/shm/a b", None, {9}),
         ("/dev/shm/c", None, frozenset()),
+        ("/dev/shm/d", None, frozenset()),
     ]
 
 

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from sparkctl.model.memory_fit import CheckpointFiles
-from sparkctl.node.node_inspection import build_inspection_command, decode_inspection, read_inspection_script
+from sparkctl.node import build_script_command, read_node_script
+from sparkctl.node.node_inspection import decode_inspection
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="stat -c is GNU's and busybox's")
 
@@ -21,8 +22,8 @@ def inspect_model(place: Path, shell: str = "sh") -> CheckpointFiles:
     if subprocess.run(["which", words[0]], capture_output=True).returncode:
         pytest.skip(f"no {words[0]} here")
     done = subprocess.run(
-        [*words, *build_inspection_command(f"model={place}")[1:]],
-        input=read_inspection_script(),
+        [*words, *build_script_command(f"model={place}")[1:]],
+        input=read_node_script("node_inspection.sh"),
         capture_output=True,
         timeout=30,
     )

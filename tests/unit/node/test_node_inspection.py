@@ -14,13 +14,11 @@ import pytest
 from sparkctl.model.fabric_route import FabricLane
 from sparkctl.model.sample import MemoryReading
 from sparkctl.model.text.units import GIB, KIB, MIB
-from sparkctl.node import agent
+from sparkctl.node import agent, build_script_command, read_node_script
 from sparkctl.node.node_inspection import (
     LaneReadings,
-    build_inspection_command,
     decode_inspection,
     parse_meminfo,
-    read_inspection_script,
 )
 from tests.unit.node.agent_process import GB10_MEMINFO
 
@@ -49,8 +47,8 @@ def test_the_script_reads_this_machine(shell: str, tmp_path: Path) -> None:
     sections = ["identity", "memory", "processes", "gpu", "listen", f"disk={odd}", f"path={odd}", "path=/no/such",
                 "docker", "sudo", "health", "fabric"]  # fmt: skip
     done = subprocess.run(
-        [*words, *build_inspection_command(*sections)[1:]],
-        input=read_inspection_script(),
+        [*words, *build_script_command(*sections)[1:]],
+        input=read_node_script("node_inspection.sh"),
         capture_output=True,
         timeout=30,
     )
@@ -78,8 +76,8 @@ def test_ports_are_found_with_ss_and_without(tmp_path: Path, has_ss: bool) -> No
     path = os.environ["PATH"] if has_ss else f"{tmp_path}:{os.environ['PATH']}"
     with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as client:
         done = subprocess.run(
-            build_inspection_command("listen"),
-            input=read_inspection_script(),
+            build_script_command("listen"),
+            input=read_node_script("node_inspection.sh"),
             capture_output=True,
             timeout=30,
             env={**os.environ, "PATH": path},
@@ -130,9 +128,9 @@ def test_what_lies_in_a_folder_that_may_not_be_searched_is_not_missing(shell: st
         str(public_path / "gone" / "below"): False,
         "/no/such": False,
     }
-    sections = [f"path={path}" for path in wanted]
+    argv = [*words, *build_script_command(*(f"path={path}" for path in wanted))[1:]]
     done = subprocess.run(
-        [*words, *build_inspection_command(*sections)[1:]], input=read_inspection_script(), capture_output=True, timeout=30, user=65534, group=65534,
+        argv, input=read_node_script("node_inspection.sh"), capture_output=True, timeout=30, user=65534, group=65534,
         extra_groups=[], cwd="/",
     )  # fmt: skip
     assert dict(decode_inspection(done.stdout).paths) == wanted
@@ -242,7 +240,10 @@ def test_a_download_on_the_node_itself_is_seen_while_its_process_lives() -> None
         for one in places:
             (one / "pid").write_text(str(process.pid))
         done = subprocess.run(
-            build_inspection_command("downloads"), input=read_inspection_script(), capture_output=True, timeout=30
+            build_script_command("downloads"),
+            input=read_node_script("node_inspection.sh"),
+            capture_output=True,
+            timeout=30,
         )
         found = {one.name: one for one in decode_inspection(done.stdout).downloads}
         assert gone not in found

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.node.peer_checks import PingReply, PingTarget, build_ping_command, decode_ping_report, read_ping_script
+from sparkctl.node import build_script_command, read_node_script
+from sparkctl.node.peer_checks import PingReply, PingTarget, decode_ping_report
 
 LANE = ("enp1s0f0np0", "192.168.200.12")
 
@@ -85,7 +86,11 @@ def test_the_script_with_the_real_ping() -> None:
         PingTarget(interface="lo", own="127.0.0.1", peer="127.0.0.3", size=70),
     ]
     done = subprocess.run(
-        build_ping_command(targets), input=read_ping_script(), capture_output=True, timeout=10, check=True
+        build_script_command(*(one.script_argument for one in targets)),
+        input=read_node_script("peer_ping.sh"),
+        capture_output=True,
+        timeout=10,
+        check=True,
     )
     found = decode_ping_report(done.stdout)
     assert found.reached[("lo", "127.0.0.2")] == PingReply(True, to_ping=True)
@@ -98,8 +103,10 @@ def test_the_script_with_the_real_ping() -> None:
 def test_the_script_where_there_is_neither_ping_nor_python(tmp_path: Path) -> None:
     for name in ("timeout", "tail", "cut", "cat"):
         (tmp_path / name).symlink_to(shutil.which(name) or name)
-    there = read_ping_script().replace(b"$PATH:/usr/local/sbin:/usr/sbin:/sbin", os.fsencode(tmp_path), 1)
-    words = build_ping_command([PingTarget(interface="lo", own="127.0.0.1", peer="127.0.0.2", size=8972)])
+    there = read_node_script("peer_ping.sh").replace(b"$PATH:/usr/local/sbin:/usr/sbin:/sbin", os.fsencode(tmp_path), 1)
+    words = build_script_command(
+        PingTarget(interface="lo", own="127.0.0.1", peer="127.0.0.2", size=8972).script_argument
+    )
     done = subprocess.run(["/bin/sh", *words[1:]], input=there, capture_output=True, timeout=10, check=True)
     found = decode_ping_report(done.stdout)
     assert found.reached[("lo", "127.0.0.2")].answered is None

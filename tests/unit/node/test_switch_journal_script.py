@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sparkctl.monitor import switch_journal_io
-from sparkctl.node import node_inspection
+from sparkctl.node import build_script_command, node_inspection, read_node_script
 
 DONE, OTHER, FAILED = (
     switch_journal_io.JournalWriteResult.DONE,
@@ -25,21 +25,19 @@ def run_script(home: Path, argv: list[str], script: bytes) -> subprocess.Complet
 
 def read_journal(home: Path) -> node_inspection.JournalFile:
     found = node_inspection.decode_inspection(
-        run_script(
-            home, node_inspection.build_inspection_command("journal"), node_inspection.read_inspection_script()
-        ).stdout
+        run_script(home, build_script_command("journal"), read_node_script("node_inspection.sh")).stdout
     ).journal
     assert found is not None
     return found
 
 
 def write_journal(home: Path, text: str, over: tuple[str, ...] = ()) -> subprocess.CompletedProcess[bytes]:
-    return run_script(home, switch_journal_io.build_write_command(text, over), switch_journal_io.read_journal_script())
+    return run_script(home, build_script_command("write", text, *over), read_node_script("switch_journal.sh"))
 
 
 def remove_journal(home: Path, over: tuple[str, ...]) -> switch_journal_io.JournalWriteResult:
     return switch_journal_io.decode_write_result(
-        run_script(home, switch_journal_io.build_remove_command(over), switch_journal_io.read_journal_script()).stdout
+        run_script(home, build_script_command("remove", *over), read_node_script("switch_journal.sh")).stdout
     )
 
 
@@ -53,9 +51,7 @@ def test_a_journal_is_written_read_and_removed(tmp_path: Path) -> None:
     assert (folder / "switch.json").stat().st_mode & 0o077 == 0
     assert (
         switch_journal_io.decode_write_result(
-            run_script(
-                tmp_path, switch_journal_io.build_remove_command(over=()), switch_journal_io.read_journal_script()
-            ).stdout
+            run_script(tmp_path, build_script_command("remove"), read_node_script("switch_journal.sh")).stdout
         )
         is DONE
     )
@@ -81,9 +77,7 @@ def test_a_journal_of_another_user_is_foreign(tmp_path: Path) -> None:
     assert switch_journal_io.decode_write_result(write_journal(tmp_path, "two").stdout) is FAILED
     assert (
         switch_journal_io.decode_write_result(
-            run_script(
-                tmp_path, switch_journal_io.build_remove_command(over=()), switch_journal_io.read_journal_script()
-            ).stdout
+            run_script(tmp_path, build_script_command("remove"), read_node_script("switch_journal.sh")).stdout
         )
         is FAILED
     )

@@ -23,8 +23,7 @@ HEAD = "schema: 1\nname: mine\nengine: sglang\nimage: x/y:1\n"
 
 
 def plan_profile(profile: Profile, home: str = "/home/milo", **environ: str) -> LaunchPlan:
-    engine = engines.load_engine(profile.engine)
-    return build_launch_plan(profile, NODE, home=home, operator="milo@laptop", environ=environ, engine=engine)
+    return build_launch_plan(profile, NODE, home=home, operator="milo@laptop", environ=environ)
 
 
 def load_profile_text(tmp_path: Path, body: str) -> Profile:

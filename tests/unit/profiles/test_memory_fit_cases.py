@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from sparkctl.engines import load_engine
 from sparkctl.engines.engine_flags import CommandFlags
 from sparkctl.engines.memory_estimate import (
     DraftWorkspace,
@@ -167,7 +166,7 @@ def test_with_data_parallel_experts_each_spark_has_all_of_the_attention_and_its_
         name="two", engine="vllm", image="img:1", origin="two.yaml", shipped=False, model=model, port=8000, nodes=2
     )
     node = Node(name=NODE, host="h")
-    plan = build_launch_plan(profile, node, home="/h", operator="milo", environ={}, engine=load_engine("vllm"))
+    plan = build_launch_plan(profile, node, home="/h", operator="milo", environ={})
     subject = build_estimate_input(profile, replace(plan, command=("vllm", "serve", "/m", *flags.split())), ())
     (part,) = list_model_parts(subject)
     assert part.size == weights * 1e9

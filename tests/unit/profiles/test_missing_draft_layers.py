@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.engines import load_engine
 from sparkctl.model.memory_fit import CheckpointFiles
 from sparkctl.model.node import Node, NodeName
 from sparkctl.profiles.fit_evaluation import find_missing_draft_layers, list_checkpoint_paths
@@ -37,9 +36,7 @@ def test_a_checkpoint_without_draft_layers_is_told_where_the_drafts_come_from_it
 ) -> None:
     profile = LIBRARY.load_profile(name, settings)
     node = Node(name=NodeName("s"), host="h")
-    plan = build_launch_plan(
-        profile, node, home="/home/me", operator="o", environ={}, engine=load_engine(profile.engine)
-    )
+    plan = build_launch_plan(profile, node, home="/home/me", operator="o", environ={})
     places = list_checkpoint_paths(profile, plan)
     assert places
     found = [

@@ -435,7 +435,6 @@ def test_what_a_profile_lets_through_docker_can_be_asked(data: st.DataObject) ->
     """Every option value that passes is one that the create request can be made of."""
     from dataclasses import replace as with_
 
-    from sparkctl import engines
     from sparkctl.model.node import Node, NodeName
     from sparkctl.profiles.docker_options import DOCKER_OPTIONS, VALUE_PATTERNS, DockerOptionKind
     from sparkctl.profiles.field_types import check_docker_option_value, check_gpus
@@ -457,7 +456,6 @@ def test_what_a_profile_lets_through_docker_can_be_asked(data: st.DataObject) ->
         home="/h",
         operator="o",
         environ={},
-        engine=engines.load_engine("sglang"),
     )
     body = build_create_request(with_(made, options=((key, value),), gpus=cards))
     assert body["Image"] == profile.image

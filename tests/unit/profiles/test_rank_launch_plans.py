@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from sparkctl import engines
 from sparkctl.engines.base import EngineRank
 from sparkctl.errors import InvalidInput
 from sparkctl.model.launch_plan import ContainerLabel, LaunchPlan
@@ -40,11 +39,8 @@ def plan_rank(index: int, profile: Profile = PROFILE, **more: object) -> LaunchP
         ),
         **more,
     )  # type: ignore[arg-type]
-    engine = engines.load_engine(profile.engine)
     node = Node(name=NodeName(f"spark{index + 1}"), host="10.0.0.1")
-    return build_launch_plan(
-        profile, node, home="/home/milo", operator="milo@desk", environ={}, engine=engine, place=place
-    )
+    return build_launch_plan(profile, node, home="/home/milo", operator="milo@desk", environ={}, place=place)
 
 
 def test_the_head_answers_and_the_worker_does_not() -> None:

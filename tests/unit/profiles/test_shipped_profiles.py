@@ -110,9 +110,7 @@ def test_a_profile_is_checked_without_errors(name: str) -> None:
 def test_each_shipped_profile_makes_a_launch_plan(name: str) -> None:
     profile = LIBRARY.load_profile(name)
     engine = engines.load_engine(profile.engine)
-    made = build_launch_plan(
-        profile, Node(name=NodeName("s"), host="h"), home="/home/me", operator="o", environ={}, engine=engine
-    )
+    made = build_launch_plan(profile, Node(name=NodeName("s"), host="h"), home="/home/me", operator="o", environ={})
     assert made.image == profile.image
     assert made.port
     assert not [word for word in made.command if "${" in word or word == "None"]
@@ -126,8 +124,7 @@ def test_what_a_simulated_spark_has_is_as_large_as_the_profile_says(name: str) -
     profile = LIBRARY.load_profile(name)
     made = build_launch_plan(
         profile, Node(name=NodeName("s"), host="h"), home="/home/me", operator="o", environ={},
-        engine=engines.load_engine(profile.engine),
-    )  # fmt: skip
+        )  # fmt: skip
     result = (profile.model.weights, profile.model.draft_weights, None)  # no profile tells a tokenizer's size
     for path, size in zip(find_model_paths(profile, made), result, strict=True):
         place = map_path_to_node(path, made)

@@ -141,7 +141,7 @@ def make_scene(
     seen = build_tile_model(made, NODE, now, chosen="qwen36", offers=(), start_key=None, recent=(), address=None)
     one = next((each for each in made.get_last_known_view(NODE).instances if each.name == "qwen36"), None)
     return InstanceScreenModel(
-        seen=seen, name="qwen36", one=one, timeline=made.get_startup_timeline(NODE, "qwen36"), end=end, **more
+        seen=seen, name="qwen36", one=one, timeline=made.get_record(NODE).timelines.get("qwen36"), end=end, **more
     )  # type: ignore[arg-type]
 
 
@@ -190,7 +190,7 @@ def test_the_positions_of_drafts_stay_faded_while_an_engine_idles() -> None:
 
 @pytest.mark.parametrize(("columns", "lines"), [(80, 22), (120, 38)])
 def test_an_instance_shows_throughput_memory_and_log(columns: int, lines: int) -> None:
-    run = ContainerLaunch(PLAN, PLAN.ready, None)
+    run = ContainerLaunch(PLAN, PLAN.ready)
     seen = render_screen(make_scene(make_store(*AT_WORK), run=run, tail=("INFO: one", "[W] two")), columns, lines)
     assert "spark1 ─ ● ready, up 3 hours ─ qwen36" in seen
     assert "23.3 tok/s" in seen
@@ -210,7 +210,7 @@ def test_an_instance_shows_throughput_memory_and_log(columns: int, lines: int) -
 
 
 def test_the_plan_stands_beside_where_there_is_room_and_is_a_key_away_where_not() -> None:
-    run = ContainerLaunch(PLAN, PLAN.ready, None)
+    run = ContainerLaunch(PLAN, PLAN.ready)
     ready = render_screen(make_scene(make_store(*AT_WORK), run=run), 120, 38)
     assert "d docker run line" in ready
     assert "docker run -d" not in ready, "its curves have the room"
@@ -336,7 +336,7 @@ def test_our_own_questions_are_not_what_the_engine_said() -> None:
 def test_any_room_is_filled_exactly_and_nothing_controls_the_terminal(
     columns: int, lines: int, end: CommandEnded | None, tail: list[str]
 ) -> None:
-    run = ContainerLaunch(PLAN, None, None)
+    run = ContainerLaunch(PLAN, None)
     made = make_scene(make_store(*AT_WORK), end=end, run=run, tail=tuple(tail), tail_trouble="\x1b[2J")
     rows = render_instance(made, columns, lines)
     assert len(rows) == lines
@@ -400,7 +400,7 @@ def test_a_saved_logs_path_is_whole() -> None:
 def test_a_ready_rule_reads_as_it_was_meant_and_to_its_end() -> None:
     rule = ReadinessRule(line=r"^The\ server\ is\ fired\ up\ and\ ready\ to\ roll!", health="/health")
     plan = replace(PLAN, ready=rule)
-    seen = " ".join(render_screen(make_scene(make_store(), run=ContainerLaunch(plan, rule, None)), 120, 44).split())
+    seen = " ".join(render_screen(make_scene(make_store(), run=ContainerLaunch(plan, rule)), 120, 44).split())
     words = describe_ready_rule(rule)
     assert words.startswith("the line /^The server is fired up and ready to roll!/, then /health")
     assert "\\" not in words
@@ -462,7 +462,7 @@ def test_what_the_source_measured_stands_with_its_name(columns: int) -> None:
 
 def test_two_columns_stay_two_where_one_reads_on_and_stand_still_where_all_is_seen() -> None:
     plan = replace(PLAN, command=tuple(f"--flag-{number}" for number in range(60)))
-    whole, tall = (make_scene(make_store(), run=ContainerLaunch(one, None, None)) for one in (PLAN, plan))
+    whole, tall = (make_scene(make_store(), run=ContainerLaunch(one, None)) for one in (PLAN, plan))
     still = render_instance_page(whole, 120, 40, 1)
     assert (still.rows, still.further) == (render_instance(whole, 120, 40), 0)
     page = render_instance_page(tall, 120, 40, 9999)

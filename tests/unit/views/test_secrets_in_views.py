@@ -12,7 +12,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sparkctl import engines
 from sparkctl.model.events import LaunchPlanned
 from sparkctl.model.json_codec import decode_event, encode_event
 from sparkctl.model.launch_plan import LaunchPlan
@@ -60,9 +59,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Profile:
 
 def plan_profile(profile: Profile) -> LaunchPlan:
     environ = {"MY_TOKEN": CANARY}
-    return build_launch_plan(
-        profile, NODE, home="/h", operator="o", environ=environ, engine=engines.load_engine("container")
-    )
+    return build_launch_plan(profile, NODE, home="/h", operator="o", environ=environ)
 
 
 def render_everything(profile: Profile, made: LaunchPlan) -> str:

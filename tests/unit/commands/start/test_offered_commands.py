@@ -6,7 +6,6 @@ from dataclasses import replace
 
 from sparkctl.commands.start.start_request import StartInstance
 from sparkctl.commands.switch.switch_request import SwitchInstance
-from sparkctl.engines import load_engine
 from sparkctl.files import shipped_profiles_dir
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.verdict import FieldChange
@@ -16,7 +15,7 @@ NODE = Node(name=NodeName("spark1"), host="spark1")
 PROFILE = ProfileLibrary(user=shipped_profiles_dir()).load_profile("qwen36")
 WORDS = ("qwen36", "--set", "env.HF_TOKEN=hf_abcdefghijklmnopqr", "--set", "port=8010")
 ASKED = SwitchInstance(
-    profile=PROFILE, engine=load_engine(PROFILE.engine), nodes=(NODE,), known=(NODE,), keep_going=True, rolls_back=False, timeout=1200.0, words=WORDS,
+    profile=PROFILE, nodes=(NODE,), known=(NODE,), keep_going=True, rolls_back=False, timeout=1200.0, words=WORDS,
     guarded=False,
 )  # fmt: skip
 
@@ -47,7 +46,7 @@ def test_a_change_stands_in_the_place_of_what_was_set() -> None:
 
 def test_a_start_of_its_own_keeps_its_flags() -> None:
     start = StartInstance(
-        profile=PROFILE, engine=load_engine(PROFILE.engine), nodes=(NODE,), timeout=90.0, words=("qwen36",), guarded=False, forced=True,
+        profile=PROFILE, nodes=(NODE,), timeout=90.0, words=("qwen36",), guarded=False, forced=True,
         once_more=True,
     )  # fmt: skip
     assert start.retry_command == "sparkctl up qwen36 --node spark1 --no-guard --again --force --timeout=90s"

@@ -57,7 +57,7 @@ def make_inspection(*containers: Container, **changes: object) -> PreflightInspe
 def make_docker_info(**changes: object) -> DockerInfo:
     info = DockerInfo(
         server_version="29.2.1", api_version="1.51", architecture="aarch64", root_dir=ROOT, storage_driver="overlay2",
-        runtimes=("runc",), cdi=False,
+        runtimes=("runc",),
     )  # fmt: skip
     return replace(info, **changes)
 

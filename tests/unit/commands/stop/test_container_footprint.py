@@ -128,7 +128,7 @@ def test_secrets_and_control_characters_of_a_command_line_are_not_shown() -> Non
     assert "\x1b" not in left.what
 
 
-PSM = SharedMemoryFile(path="/dev/shm/psm_1a2b", inode=(27, 4), owner=0, size=64 * MIB, born=1020.0)
+PSM = SharedMemoryFile(path="/dev/shm/psm_1a2b", inode=(27, 4), size=64 * MIB, born=1020.0)
 SHARING = replace(WAS, shares_shm=True, files=frozenset({(27, 4)}))
 
 
@@ -146,13 +146,22 @@ def test_a_file_that_it_had_mapped_is_certainly_its_and_one_of_such_a_name_seems
     ("was", "one"),
     [
         (SHARING, replace(PSM, born=900.0)),
+        (SHARING, replace(PSM, born=999.5)),
         (SHARING, replace(PSM, born=None)),
         (SHARING, replace(PSM, users=frozenset({77}))),
         (SHARING, replace(PSM, path="/dev/shm/notes", inode=(27, 9))),
         (replace(SHARING, shares_shm=False), PSM),
         (replace(SHARING, started=None), PSM),
     ],
-    ids=["was there before", "of unknown age", "in use", "no engine's", "a /dev/shm of its own", "of unknown start"],
+    ids=[
+        "was there before",
+        "half a second before",
+        "of unknown age",
+        "in use",
+        "no engine's",
+        "a /dev/shm of its own",
+        "of unknown start",
+    ],
 )
 def test_what_may_be_somebody_else_s_in_dev_shm_is_left_alone(was: ContainerFootprint, one: SharedMemoryFile) -> None:
     assert find_leftover_shm_files(was, make_inspection(shm=(one,))) == ((), ())

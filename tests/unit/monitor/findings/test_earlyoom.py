@@ -18,7 +18,7 @@ TOTAL, ANONYMOUS = 120 * GIB, 2 * GIB
         ("earlyoom -m 2,1 -s 80 -p", EarlyoomRule(memory=2.0, swap=80.0)),
         (
             "earlyoom -m2 -s100 --prefer vllm|sglang --avoid ^sshd$",
-            EarlyoomRule(memory=2.0, swap=100.0, memory_size=None, prefer="vllm|sglang", avoid="^sshd$"),
+            EarlyoomRule(memory=2.0, swap=100.0, memory_size=None),
         ),
         ("earlyoom -M 1048576,524288 --dryrun", EarlyoomRule(memory_size=GIB, dry=True)),
         ("earlyoom -m many", None),

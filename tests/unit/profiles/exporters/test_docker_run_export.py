@@ -8,7 +8,6 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparkctl import engines
 from sparkctl.model.launch_plan import LaunchPlan, Mount, PhaseTimeouts, ReadinessRule
 from sparkctl.model.node import Node, NodeName
 from sparkctl.profiles.exporters.docker_command import format_docker_run
@@ -28,9 +27,8 @@ def split_shell_line(line: str) -> list[str]:
 
 def test_the_seed_argument_for_argument() -> None:
     profile = ProfileLibrary(Path("/nonexistent")).load_profile("qwen36-as-posted")
-    engine = engines.load_engine("sglang")
     node = Node(name=NodeName("spark1"), host="h")
-    made = build_launch_plan(profile, node, home="/home/milo", operator="milo", environ={}, engine=engine)
+    made = build_launch_plan(profile, node, home="/home/milo", operator="milo", environ={})
     assert split_shell_line(format_docker_run(made, with_labels=False)) == SEED.split()
     labelled = split_shell_line(format_docker_run(made))
     assert [word for word in labelled if word.startswith("dev.sparkctl.")] == [f"{k}={v}" for k, v in made.labels]

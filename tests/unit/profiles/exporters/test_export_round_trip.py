@@ -89,7 +89,7 @@ def build_docker_body(profile: Profile) -> dict[str, object]:
     """Return what Docker is asked for, in no order where order means nothing."""
     made = build_launch_plan(
         replace(profile, env_file=None), Node(name=NodeName("s"), host="h"), home="/home/me", operator="o",
-        environ={"MINE": "mine's own"}, engine=engines.load_engine(profile.engine),
+        environ={"MINE": "mine's own"},
     )  # fmt: skip
     found = build_create_request(made)
     words = [*([made.entrypoint] if made.entrypoint else []), *made.command]

@@ -80,18 +80,13 @@ def assert_harmless(written: ImportedProfile) -> None:
     profile = written.profile
     assert profile.env_file is None  # nothing lies beside a pasted text
     assert profile.start.guard is not None
-    engine = engines.load_engine(profile.engine)
-    made = [build_launch_plan(profile, NODE, home="/home/me", operator="o", environ=AllAllowed(), engine=engine)]
+    made = [build_launch_plan(profile, NODE, home="/home/me", operator="o", environ=AllAllowed())]
     if profile.nodes > 1:
         rank = EngineRank(0, tuple(f"10.0.0.{number}" for number in range(profile.nodes)))
         place = RankPlacement(
             rank=rank, nodes=tuple(NodeName(f"s{number}") for number in range(profile.nodes)), run="run"
         )
-        made.append(
-            build_launch_plan(
-                profile, NODE, home="/home/me", operator="o", environ=AllAllowed(), engine=engine, place=place
-            )
-        )
+        made.append(build_launch_plan(profile, NODE, home="/home/me", operator="o", environ=AllAllowed(), place=place))
     for one in made:
         assert_request_harmless(one)
 

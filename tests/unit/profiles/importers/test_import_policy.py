@@ -268,7 +268,7 @@ def test_a_default_cannot_make_a_variable_again(text: str) -> None:
     written = import_and_check(json.dumps(compose), "x.yaml")
     made = build_launch_plan(
         written.profile, Node(name=NodeName("s"), host="h"), home="/home/me", operator="o",
-        environ={"AWS_SECRET_ACCESS_KEY": "canary"}, engine=engines.load_engine("container"),
+        environ={"AWS_SECRET_ACCESS_KEY": "canary"},
     )  # fmt: skip
     assert "canary" not in repr((made.env, made.command))
     assert "AWS_SECRET_ACCESS_KEY" in repr((made.env, made.command))  # as text
@@ -489,7 +489,6 @@ def test_a_models_path_leads_nowhere_out_of_its_mount() -> None:
         home="/home/me",
         operator="o",
         environ={},
-        engine=engines.load_engine("vllm"),
     )
     assert map_path_to_node(profile.model.path, made) is None
     assert get_container_argv(profile)[2] == "/models/../../.ssh"
