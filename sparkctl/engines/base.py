@@ -193,6 +193,25 @@ _ASKED_AND_FREE = lazy_pattern.compile(
     r"Tried to allocate (?P<asked>\d+(?:\.\d+)? [KMG]iB)\b.{0,200}? of which (?P<free>\d+(?:\.\d+)? [KMG]iB) is free"
     r"(?:\. (?P<allowed>\d+(?:\.\d+)? [KMG]iB) allowed;)?"
 )
+# Before the KV cache is made, its share of the memory takes nothing, and to lower it does not help.
+_LOWER_SHARE = lazy_pattern.compile(r"Lower args\.[\w-]+ \(it is a share [^()]+\)(?:[^.]|\.(?=\w))*\.")
+_REMEDIES_BY_STEP = {
+    "weights": (
+        "Take a smaller model or quantization of it, or spread it over more GPUs: the weights alone did not fit.",
+        None,
+    ),
+    "profiling": (
+        "Lower args.max-num-batched-tokens, args.max-num-seqs or args.max-model-len, or the pictures a prompt may have "
+        "(args.limit-mm-per-prompt), or take a smaller model: what a full batch needs did not fit beside the weights. A lower "
+        "args.gpu-memory-utilization does not help: there is no KV cache yet.",
+        "args.max-num-batched-tokens",
+    ),
+    "warm-up": (
+        "Lower args.max-num-seqs or args.max-num-batched-tokens, whose largest batch the warm-up runs; or args.gpu-memory-utilization, where the "
+        "KV cache can spare it.",
+        "args.max-num-seqs",
+    ),
+}
 _PLENTY = 2  # times what was asked for, and 1 GiB more: torch asks the driver for more than a small tensor needs
 _TWO_SIZES = lazy_pattern.compile(r"size of tensor a \((\d{1,9})\) must match the size of tensor b \((\d{1,9})\)")
 _MAX_RANKS = 16  # that share a tensor: a larger quotient of the two sizes has another reason
@@ -338,6 +357,22 @@ def refine_failure(
     if step is None and not facts:
         return failure  # the log shows neither a start nor a request
     return replace(failure, summary=f"At the start{f' ({step})' if step else ''}: {failure.summary}")
+
+
+def name_what_helps(failure: Failure, step: str | None) -> Failure:
+    """Return a failure of CUDA memory with what can be made smaller in the step of the start in which it was raised."""
+    remedy, field = _REMEDIES_BY_STEP.get(step or "", ("", None))
+    is_cached = step != "weights" and failure.field != "args.gpu-memory-utilization"  # the others do not measure first
+    if not remedy or is_cached or failure.is_inferred or failure.cause is not FailureCause.CUDA_OUT_OF_MEMORY:
+        return failure
+    if _LOWER_SHARE.search(failure.remedy) is None:
+        return failure
+    return replace(
+        failure,
+        remedy=_LOWER_SHARE.sub(remedy, failure.remedy),
+        field=field,
+        change=failure.change if field else None,
+    )
 
 
 def _find_refused_allocation(failure: Failure, text: str) -> Failure | None:

@@ -21,6 +21,7 @@ from sparkctl.engines.base import (
     name_refused_settings,
     name_split_fault,
     name_stage_fault,
+    name_what_helps,
     refine_failure,
 )
 from sparkctl.engines.line_preparer import MAX_LINE_LENGTH, LinePreparer, prepare_text
@@ -1305,11 +1306,16 @@ class LogAnalyzer:
             )
         self._begun.add(begin)
 
-    def _refine_failure(self, failure: Failure, text: str, *, is_serving: bool) -> Failure:
-        """Return the failure of a line as this start has it: by its step, and by what it has told."""
+    def _refine_failure(
+        self, failure: Failure, text: str, raised_in: str | None = None, *, is_serving: bool
+    ) -> Failure:
+        """Return the failure of a line as this start has it: by its step, and by what it has told. ``raised_in``: the step by its traceback."""
         step = None if self.step is None else self.step.name
+        if step != "draft":
+            step = raised_in or step
         facts = {name: fact.value for name, fact in self.facts.items()}
-        return refine_failure(failure, text, step, facts, is_serving=is_serving)
+        refined = refine_failure(failure, text, step, facts, is_serving=is_serving)
+        return refined if is_serving else name_what_helps(refined, raised_in)
 
     def _apply_signal(self, signal: LineSignal, line: LogLine, text: str) -> None:
         for fact in signal.facts:
@@ -1332,7 +1338,8 @@ class LogAnalyzer:
             if _ONE_OF_RANKS.search(writer) and (split := name_split_fault(failure, text)) is not failure:
                 failure = split
                 self._name_split_faults()  # the first rank's name alone does not tell that there are others
-            self._record_failure(self._refine_failure(failure, text, is_serving=self.was_ready), line, text)
+            step = self._traceback.find_step(line.number)
+            self._record_failure(self._refine_failure(failure, text, step, is_serving=self.was_ready), line, text)
         self._follow_progress(signal, line)
 
     def _follow_progress(self, signal: LineSignal, line: LogLine) -> None:

@@ -36,6 +36,7 @@ from sparkctl.logs.line_patterns import (
     STOP_REQUESTS,
     TRACEBACK_HEADER,
     TRACEBACK_STARTS,
+    find_frame_step,
     is_below_error,
     is_module_frame,
     is_own_request,
@@ -204,6 +205,7 @@ def _matters_in_traceback(text: str, line: str, source: str) -> bool:
         or is_settings_frame(source)
         or is_module_frame(source)
         or match_compiler_frame(source) is not None
+        or find_frame_step(source) is not None
         or "serving" in text[:200]
     )
 

@@ -555,6 +555,19 @@ _SETTINGS_FRAME = lazy_pattern.compile(
     r"File \"[^\"]{0,300}?(?:/(?:config|arg_groups|platforms)/[^/\"]{1,60}|/(?:\w{0,20}arg_?utils|argparse_utils|server_args|cli_args"
     r"|llm_args|engine_args))\.py\", line \d+, in "
 )
+# What runs in a step of the start, which lines before it may not tell.
+_RUNNER_FOLDERS = ("/worker/", "/model_executor/")
+_STEPS_BY_FUNCTION = {
+    "load_model": "weights",
+    "profile_run": "profiling",
+    "determine_available_memory": "profiling",
+    "determine_num_available_blocks": "profiling",
+    "initialize_kv_cache": "kv-cache",
+    "init_memory_pool": "kv-cache",
+    "capture_model": "graphs",
+    "_dummy_sampler_run": "warm-up",
+    "kernel_warmup": "warm-up",
+}
 # The frame of the code that turns a kernel into a GPU's instructions.
 _COMPILER_FRAME = lazy_pattern.compile(
     r"File \"[^\"]{0,300}?/triton/(?:backends/\w{1,20}/compiler|compiler/(?:compiler|code_generator))\.py\", line \d+, in "
@@ -579,6 +592,15 @@ def is_settings_frame(source: str) -> bool:
 def is_module_frame(source: str) -> bool:
     """Tell whether a traceback's frame is a program's outermost one: where it is the first, nothing caught the exception."""
     return source.endswith(_MODULE_FRAME_ENDS)
+
+
+def find_frame_step(source: str) -> str | None:
+    """Return the step of a start that a frame in an engine's code for a GPU's part of a model runs, None of other frames."""
+    return (
+        _STEPS_BY_FUNCTION.get(source.rpartition(", in ")[2])
+        if any(map(source.__contains__, _RUNNER_FOLDERS))
+        else None
+    )
 
 
 def match_compiler_frame(source: str) -> re.Match[str] | None:
@@ -625,6 +647,8 @@ class TracebackReader:
     _settings_frame: int = -_MAX_FRAME_LINES  # the number of the last `is_settings_frame`
     _compiler_frame: int = -_MAX_FRAME_LINES  # the same of `match_compiler_frame`
     _compiler_stage: str = ""
+    _step: str | None = None  # the last one of `find_frame_step`
+    _exception: int = 0  # the number of the last line that ended a traceback
     _begins_at_module: bool = False
     _writers: set[str] = field(default_factory=set)  # of the tracebacks that are open: ranks write at once
     _unusual: int | None = None  # the last line that was taken for an exception by nothing but its place
@@ -686,6 +710,7 @@ class TracebackReader:
     def _open(self, number: int, writer: str, level: str | None) -> None:
         if not self.is_open:
             self._writers.clear()
+            self._step = None
         self._writers.add(writer)
         self.is_open, self.first_line, self._level, self.opener = True, number, level, writer
         self._foreign, self.raise_line, self._statement, self._unusual, self._reader = 0, None, [], None, ""
@@ -697,7 +722,12 @@ class TracebackReader:
         is_record = level != self._level and is_below_error(level)
         return is_of_other or is_record or _BAR_STATE.search(text) is not None
 
+    def find_step(self, number: int) -> str | None:
+        """Return the step of the start in which the exception of this line was raised, None if no frame tells it."""
+        return self._step if number == self._exception else None
+
     def _end_traceback(self, number: int, writer: str) -> None:
+        self._exception = number
         if len(self._chains) >= _MAX_WRITERS:
             self._chains.clear()
             self._links.clear()
@@ -749,6 +779,7 @@ class TracebackReader:
                 self._begins_at_module = is_module_frame(source)
             if is_settings_frame(source):
                 self._settings_frame = number
+            self._step = find_frame_step(source) or self._step
             if (found := match_compiler_frame(source)) is not None:
                 self._compiler_frame, self._compiler_stage = number, found["stage"]
             if (found := match_reader_frame(source)) is not None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 from sparkctl.engines.base import FailureWeight
 from sparkctl.engines.log_rules import EXCEPTION_PREFIX, FailureRule, MatchGroups, failure_rule
-from sparkctl.model.text.units import format_size
+from sparkctl.model.text.units import format_size, parse_size
 from sparkctl.model.verdict import DROP_CACHES_REMEDY, ChangeDirection, FailureCause
 
 CUDA_OUT_OF_MEMORY_TEXT = "CUDA ran out of memory."
@@ -25,10 +27,29 @@ _OTHER_DEVICES = (
 )
 
 
+_HOLDER = re.compile(r"Process (\d+) has ([\d.]+ \w+)")
+
+
 def format_asked_size(groups: MatchGroups) -> MatchGroups:
     """Return the bytes that were asked for as a size."""
     count = next((groups[name] for name in ("bytes", "wanted", "tensor", "device") if name in groups), None)
     return {} if count is None else {"asked": format_size(int(count))}
+
+
+def _list_other_holders(groups: MatchGroups) -> MatchGroups:
+    """Return the two processes that hold most of the GPU's memory, without the one that wrote the line: torch names that by its number,
+    too, where a container hides it. It holds what PyTorch allocated, and little more."""
+    held = {pid: (_parse_held(size), size) for pid, size in _HOLDER.findall(groups.get("holders", ""))}
+    if "own" not in groups and "allocated" in groups:
+        least = _parse_held(groups["allocated"])
+        held.pop(min((pid for pid in held if held[pid][0] >= least), key=held.__getitem__, default=""), None)
+    others = sorted(held.items(), key=lambda one: one[1], reverse=True)
+    named = zip((("pid", "held"), ("other", "more")), others, strict=False)
+    return {key: value for keys, (pid, (_, size)) in named for key, value in zip(keys, (pid, size), strict=True)}
+
+
+def _parse_held(size: str) -> int:
+    return parse_size(size.removesuffix(" bytes").replace(" ", ""))
 
 
 _OUT_OF_MEMORY_NEEDLES = (
@@ -48,16 +69,15 @@ def cuda_memory_rules(
 
     ``begins``: a regex for how the engine's own line begins that says so, where it is no exception's.
     """
-    # In a container torch may name the engine itself, by its number on the node.
-    first = "[Stop process {pid} on the node, which holds {held}, if that is not this engine itself. ]"
+    first = "[Stop process {pid} on the node, which holds {held}, if it is none of this engine's own. ]"
     first += "[The same for process {other}, which holds {more}. ]"
     remedy = f"{first}{lower} {_FREE_MEMORY_REMEDY}"
     says = EXCEPTION_PREFIX if begins is None else f"(?:{EXCEPTION_PREFIX}|{begins})"
     cause, change = FailureCause.CUDA_OUT_OF_MEMORY, ChangeDirection.LOWER if on else None
     numbers = (
-        r"(?:CUDA|HIP) out of memory\. Tried to allocate (?P<size>[\d.]+ \w+)(?:.{0,200}? of which (?P<free>[\d.]+ \w+) is free)?"
-        r"(?:.{0,200}?Process (?P<pid>\d+) has (?P<held>[\d.]+ \w+) memory in use"
-        r"(?:.{0,80}?Process (?P<other>\d+) has (?P<more>[\d.]+ \w+) memory in use)?)?"
+        r"(?:CUDA|HIP) out of memory\. Tried to allocate (?P<size>[\d.]+ \w+)(?:.{0,200}? of which (?P<free>[\d.]+ \w+) is free"
+        r"(?:\. [\d.]+ \w+ allowed;)?\.? ?(?P<holders>(?:Process \d+ has [\d.]+ \w+ memory in use\. ?){0,6})"
+        r"(?:.{0,40}?(?P<own>this process has))?(?:.{0,80}?allocated memory (?P<allocated>[\d.]+ \w+) is allocated by PyTorch)?)?"
     )
     summary = (
         f"{CUDA_OUT_OF_MEMORY_TEXT[:-1]}: it tried to allocate {{size}}[ and {{free}} was free][; process {{pid}} holds {{held}}]"
@@ -75,7 +95,16 @@ def cuda_memory_rules(
         pattern: str, summary: str, needle: str | tuple[str, ...], *, fatal: bool = fatal
     ) -> FailureRule:
         return failure_rule(
-            pattern, cause, summary, remedy, needle=needle, on=on, fatal=fatal, weight=weight, change=change
+            pattern,
+            cause,
+            summary,
+            remedy,
+            needle=needle,
+            on=on,
+            fatal=fatal,
+            weight=weight,
+            change=change,
+            worked_out=_list_other_holders,
         )
 
     return (
