@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 
 from sparkctl.engines.base import FailureWeight
 from sparkctl.engines.log_rules import EXCEPTION_PREFIX, FailureRule, MatchGroups, failure_rule
@@ -91,46 +92,29 @@ def cuda_memory_rules(
         r"|[Ff]ailed to allocate (?:GPU|CUDA|device) memory|Not enough (?:GPU )?memory to load"
     )
 
-    def build_cuda_rule(
-        pattern: str, summary: str, needle: str | tuple[str, ...], *, fatal: bool = fatal
-    ) -> FailureRule:
-        return failure_rule(
-            pattern,
-            cause,
-            summary,
-            remedy,
-            needle=needle,
-            on=on,
-            fatal=fatal,
-            weight=weight,
-            change=change,
-            worked_out=_list_other_holders,
-        )
-
+    build_rule = partial(
+        failure_rule, cause=cause, remedy=remedy, on=on, weight=weight, change=change, worked_out=_list_other_holders
+    )
+    words, line = (
+        ("CUDA out of memory", "HIP out of memory"),
+        rf"^(?:Error executing \w{{1,60}} with args .{{1,400}}: )?{numbers}",
+    )
+    allocators = (
+        rf"^(?:torch|cupy|c10)[\w.:]{{0,40}}OutOfMemoryError: |{says}.{{0,60}}Allocation on device ?\d{{0,2}}(?: would exceed|\s*$)"
+        rf"|{says}Out of memory allocating (?P<size>[\d,]+ bytes)|{says}(?:CUDA|HIP) out of memory\.?\s*$"
+    )
+    asked = f"{CUDA_OUT_OF_MEMORY_TEXT[:-1]}[: it tried to allocate {{size}}]."
+    parts = ("OutOfMemoryError: ", "Allocation on device", "Out of memory allocating ", *words)
     return (
-        build_cuda_rule(rf"{says}.*?{numbers}", summary, ("CUDA out of", "HIP out of")),
-        build_cuda_rule(
-            rf"^(?:Error executing \w{{1,60}} with args .{{1,400}}: )?{numbers}",
-            summary,
-            ("CUDA out of memory", "HIP out of memory"),
-            fatal=False,
+        build_rule(rf"{says}.*?{numbers}", summary=summary, needle=("CUDA out of", "HIP out of"), fatal=fatal),
+        build_rule(line, summary=summary, needle=words),
+        build_rule(rf"{says}.*{rejected}", summary=CUDA_OUT_OF_MEMORY_TEXT, needle="preempt", fatal=fatal),
+        build_rule(
+            rf"{says}.*(?:{other})", summary=CUDA_OUT_OF_MEMORY_TEXT, needle=_OUT_OF_MEMORY_NEEDLES, fatal=fatal
         ),
-        build_cuda_rule(rf"{says}.*{rejected}", CUDA_OUT_OF_MEMORY_TEXT, "preempt"),
-        build_cuda_rule(rf"{says}.*(?:{other})", CUDA_OUT_OF_MEMORY_TEXT, _OUT_OF_MEMORY_NEEDLES),
-        # PyTorch's other allocator (cudaMallocAsync), as ComfyUI has it, and CuPy's.
-        build_cuda_rule(
-            rf"^(?:torch|cupy|c10)[\w.:]{{0,40}}OutOfMemoryError: |{says}.{{0,60}}Allocation on device ?\d{{0,2}}(?: would exceed|\s*$)"
-            rf"|{says}Out of memory allocating (?P<size>[\d,]+ bytes)|{says}(?:CUDA|HIP) out of memory\.?\s*$",
-            f"{CUDA_OUT_OF_MEMORY_TEXT[:-1]}[: it tried to allocate {{size}}].",
-            (
-                "OutOfMemoryError: ",
-                "Allocation on device",
-                "Out of memory allocating ",
-                "CUDA out of memory",
-                "HIP out of memory",
-            ),
-            fatal=False,
-        ),
+        build_rule(
+            allocators, summary=asked, needle=parts
+        ),  # PyTorch's other one (cudaMallocAsync), as ComfyUI has it, and CuPy's
         failure_rule(
             _OTHER_DEVICES,
             cause,

@@ -180,6 +180,14 @@ _FILE_SYSTEM_FAILURES = (
         weight=FailureWeight.DEATH,
     ),
     failure_rule(
+        rf"{EXCEPTION_PREFIX}.*[Aa]ddress already in use \(addr='ipc://(?P<path>[^']{{1,200}})'\)",
+        FailureCause.PORT_IN_USE,
+        "Another process listens on the socket {path}.",
+        "Stop that process (another engine in the same container, or with the same /tmp), or give this one another socket. Of LMCache, every "
+        "engine needs its own lmcache_rpc_port (in args.kv-transfer-config: kv_connector_extra_config).",
+        needle="ddress already in use (addr='ipc://",
+    ),
+    failure_rule(
         rf"^(?:ERROR:\s+|[\w.]*Error: )?\[Errno (?:98|48|10048)\]|{EXCEPTION_PREFIX}.*[Aa]ddress already in use"
         r"|couldn't bind HTTP server socket, hostname: (?!\S{0,200}/|\S{1,200}\.sock\b)"
         r"|server socket has failed to listen on any local network address"
@@ -227,7 +235,7 @@ NODE_FAILURES = DOCKER_FAILURES + _CUDA_FAILURES + _FILE_SYSTEM_FAILURES + OTHER
 _CHECK_OTHER_NODE = "Look at the log of the other node and at the link between the two."
 _CHECK_LINK = (
     "Check the link between the nodes (sparkctl doctor), NCCL_SOCKET_IFNAME, NCCL_IB_HCA and GLOO_SOCKET_IFNAME on both. "
-    f"{_CHECK_OTHER_NODE}"
+    "Look at the log of the other node, too."
 )
 
 RANK_FAILURES = (
@@ -302,18 +310,47 @@ RANK_FAILURES = (
         at_any_level=True,
     ),
     failure_rule(
+        r"RAY_CGRAPH_get_timeout which is currently (?P<seconds>[\d.]+) seconds",
+        FailureCause.RAY,
+        "A step of the model took longer than Ray waits for it ({seconds} seconds).",
+        "Raise env.RAY_CGRAPH_get_timeout above that (300, or 900) on every node, where Ray itself is started. If no time is enough, a worker "
+        "hangs: look at its own log, and at the link between the nodes.",
+        needle="RAY_CGRAPH_get_timeout which is",
+        on="env.RAY_CGRAPH_get_timeout",
+        weight=FailureWeight.DEATH + 1,
+    ),
+    failure_rule(
+        r"(?:^|\s)(?:ray\.(?:exceptions\.)?)?RayChannelTimeoutError: (?:System error: )?(?P<what>[^.]{1,160})",
+        FailureCause.RAY,
+        "Ray waited too long for a worker's answer: {what}.",
+        f"The worker may be alive, and only slow: raise env.RAY_CGRAPH_get_timeout. {_CHECK_OTHER_NODE}",
+        needle="RayChannelTimeoutError",
+        on="env.RAY_CGRAPH_get_timeout",
+        weight=FailureWeight.DEATH,
+    ),
+    failure_rule(  # what Python prints where it crashes
+        r"^File \"[^\"]{1,300}/pynccl_wrapper\.py\", line \d+ in (?P<call>nccl\w{1,40})",
+        FailureCause.NCCL,
+        "The process crashed within NCCL ({call}).",
+        "Take an image with another version of NCCL, the same on every node (env.VLLM_NCCL_SO_PATH names another library). With "
+        "env.NCCL_DEBUG: INFO the log tells what NCCL did before.",
+        needle='/pynccl_wrapper.py", line ',
+        weight=FailureWeight.DEATH + 1,
+        at_any_level=True,
+    ),
+    failure_rule(
         r"Worker exit type: (?P<kind>\w{1,40}) Worker exit detail: (?P<detail>[^.]{1,160})\..{0,80}potential root causes",
         FailureCause.RAY,
         "Ray lost a worker, and does not know why ({kind}: {detail}).",
         "Ray lists what it may be, the kernel's OOM killer first: `dmesg -T | grep -i oom` on the worker's node shows it, and then let the "
         "model claim less. Else read that worker's own log; after that, look at the link between the nodes.",
         needle="Worker exit detail: ",
-        weight=FailureWeight.DEATH + 1,
+        weight=FailureWeight.DEATH,
         at_any_level=True,
     ),
     failure_rule(
         r"(?:(?:^|\s)ray\.(?:exceptions\.)?|^)(?P<what>(?:ActorDiedError|ActorUnavailableError|WorkerCrashedError|NodeDiedError"
-        r"|LocalRayletDiedError|OwnerDiedError|RayChannelError|RayChannelTimeoutError|RuntimeEnvSetupError|GetTimeoutError"
+        r"|LocalRayletDiedError|OwnerDiedError|RayChannelError|RuntimeEnvSetupError|GetTimeoutError"
         r"|RaySystemError|RayActorError)[:(].*)|RayWorkerProc rank=(?P<rank>\d+) died unexpectedly"
         r"|\(raylet\).{0,400}(?P<said>The node with node id.*marked dead|raylet.*died)",
         FailureCause.RAY,
@@ -331,11 +368,10 @@ RANK_FAILURES = (
             "RayletDiedError",
             "OwnerDiedError",
             "RayChannelError",
-            "RayChannelTimeoutError",
             "RuntimeEnvSetupError",
             "GetTimeoutError",
         ),
-        weight=FailureWeight.DEATH,
+        weight=FailureWeight.DEATH - 1,
     ),
     failure_rule(
         r"^(?:zmq\.)?(?:error\.)?(?P<what>(?:ZMQError|ContextTerminated|Again): (?:Operation not supported|Socket operation on non-socket"
@@ -403,6 +439,16 @@ RANK_FAILURES = (
         _CHECK_LINK,
         needle="NCCL WARN ",
         weight=FailureWeight.DEATH,
+    ),
+    failure_rule(
+        r"NCCL WARN (?P<warn>nvml\w{1,40}\(\) failed: .*?)\.?\s*$",
+        FailureCause.NCCL,
+        "NCCL does not get from the driver what it asks of this node's GPU: {warn}.",
+        "The fault is of this node, not of the link: compare nvidia-smi in the container and on the node. Start the container with the GPU by "
+        "Docker's NVIDIA runtime (container.gpus); after an update of the driver, restart the node.",
+        needle="NCCL WARN nvml",
+        weight=FailureWeight.DEATH,
+        warning=True,
     ),
     failure_rule(
         r"NCCL WARN (?!NET/IB ?: Got completion)(?P<warn>.*?)\.?\s*$",
