@@ -165,6 +165,7 @@ _OTHER_GPU_TOOLS = {
 }
 _OTHER_RUNTIME = lazy_pattern.compile(
     r"HIP|hip[EA]|/hip/|ROCm|roc[bd]|HSA_|GPU node-|NRT_|Neuron|NPU|ACL |MUSA|XPU|UR_RESULT|ZE_RESULT|PI_ERROR|vk::|VK_ERROR|Vulkan"
+    r"|model status=\d{3,5} message="
 )
 
 

@@ -508,10 +508,13 @@ JIT_FAILURES = (
         weight=FailureWeight.LIKELY,
     ),
 )
-_WITHOUT_GRAPHS = "<vLLM: Set args.enforce-eager for that.> <SGLang: Set args.disable-cuda-graph for that.>"
+_WITHOUT_GRAPHS = "<vLLM: Set args.enforce-eager for that.> <SGLang: Set args.disable-cuda-graph for that.> "
+_WITHOUT_GRAPHS += (
+    "<llama.cpp: env.GGML_CUDA_DISABLE_GRAPHS: 1 leaves them out; the line after the error names the function.>"
+)
 _GPU_FAULT_REMEDY = (
     f"A newer image may not do it. To find the kernel: start without CUDA graphs, and with {{gpu_trace}} the "
-    f"traceback names it. {_WITHOUT_GRAPHS} `dmesg` on the node may "
+    f"program names it. {_WITHOUT_GRAPHS} `dmesg` on the node may "
     "show {gpu_report}."
 )
 
@@ -604,7 +607,7 @@ _CUDA_CALL_FAILURES = (
         r"|(?P<neuron>NRT_EXEC_\w{2,40}|Failed to execute the model status=\d{1,5} message=\S.{0,120})"
         r"|(?P<npu>(?:ACL [\w ]{1,60} failed, |NPU function error: .{1,120}?, )error code(?: is |: ?)5070\d\d)\b",
         FailureCause.GPU_FAULT,
-        "A GPU kernel failed while it ran ([{what}][{bare}][{name}][{other}][{neuron}][{npu}]); nothing here says which.",
+        "A GPU kernel failed while it ran ([{what}][{bare}][{name}][{other}][{neuron}][{npu}]); this line does not say which.",
         _GPU_FAULT_REMEDY,
         needle=(
             "an illegal ",

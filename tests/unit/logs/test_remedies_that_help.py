@@ -161,6 +161,22 @@ REMEDIES: dict[str, tuple[str, str, str | None, tuple[str, ...]]] = {
          "Invalid configuration : NUM_MMA_Q=1 NUM_MMA_D_QK=32 NUM_MMA_D_VO=16 NUM_MMA_KV=1 NUM_WARPS_Q=4 NUM_WARPS_KV=1 please create an issue "
          "(https://github.com/flashinfer-ai/flashinfer/issues) and report the issue to the developers.",),
     ),
+    # ik_llama.cpp issue 398
+    "a kernel that failed in llama.cpp": (
+        "env.GGML_CUDA_DISABLE_GRAPHS", "traceback", None,
+        ("INFO [   launch_slot_with_task] slot is processing task | id_slot=0 id_task=2449", "CUDA error: an illegal memory access was encountered",
+         "  current device: 1, in function ggml_cuda_up_gate_unary at /x/ggml-cuda.cu:2555"),
+    ),
+    # xbill9/gemma4-tips-aws, previous_crash.txt
+    "a kernel that failed on another maker's device": (
+        "the runtime's own variable", "CUDA_LAUNCH_BLOCKING", None,
+        (_VLLM_START, "RuntimeError: Failed to execute the model status=1006 message=Execution Out-Of-Bounds Memory Access"),
+    ),
+    # shaamil101-etched/trtllm-benchmarks, nohup.out
+    "another command of TensorRT-LLM": (
+        "args.dataset", "trtllm-serve refused", "args.dataset",
+        ("[TensorRT-LLM] TensorRT-LLM version: 0.16.0", "Usage: trtllm-bench [OPTIONS] COMMAND [ARGS]...", "Error: No such option: --dataset"),
+    ),
 }  # fmt: skip
 
 
