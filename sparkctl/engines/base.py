@@ -218,12 +218,18 @@ _MAX_RANKS = 16  # that share a tensor: a larger quotient of the two sizes has a
 _MAX_LINE_CHARS = 400  # characters of a line that fit into a sentence
 
 
+UNNAMED_REMEDY = (
+    "What stands right above this line, of a traceback its last frames, names the part that failed. Leave out the setting that asks for that "
+    "part, or take a newer or an older image."
+)
+
+
 def build_unnamed_failure(text: str) -> Failure:
     """Return the failure of an error line that no rule names."""
     return Failure(
         cause=FailureCause.CRASHED,
         summary=f"The engine stopped on an error: {truncate_text(text, _MAX_LINE_CHARS)}",
-        remedy="Read the log around this line.",
+        remedy=UNNAMED_REMEDY,
         fatal=False,
         weight=FailureWeight.EXCEPTION,
     )

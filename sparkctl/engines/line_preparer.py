@@ -65,6 +65,7 @@ _INNER_NAME_PATTERN = (
 )
 _INNER_NAME = lazy_pattern.compile(_INNER_NAME_PATTERN)
 _LAUNCHER_CHARS = 40
+_COLON_TOO_MUCH = lazy_pattern.compile(r"(?<=[.:]): ")  # a part that is joined ends with a mark of its own
 _LAUNCHER = lazy_pattern.compile(
     r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d{1,9})? - (?:DEBUG|INFO|WARNING|ERROR|CRITICAL) - "
     + _INNER_NAME_PATTERN
@@ -168,7 +169,7 @@ class LinePreparer:
     def take_cut_message(self) -> str | None:
         """Return the error that takes several lines as far as it was read, and forget it; None if there is none."""
         parts, self.joining = self.joining, None
-        return None if parts is None else ": ".join(parts)[:MAX_LINE_LENGTH]
+        return None if parts is None else _COLON_TOO_MUCH.sub(" ", ": ".join(parts))[:MAX_LINE_LENGTH]
 
     def _prepare_state(self, raw: str) -> list[str]:
         _, line = prepare_text(raw if len(raw) <= MAX_LINE_LENGTH else raw[:MAX_LINE_LENGTH])

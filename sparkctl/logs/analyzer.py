@@ -119,6 +119,11 @@ class LogPhaseTimer:
         return any(name == step for _, name, _ in self._began)
 
     @property
+    def has_loaded(self) -> bool:
+        """Whether there was a part of an engine: any program may start an HTTP server."""
+        return any(name not in (None, "http") for _, name, _ in self._began)
+
+    @property
     def phase_durations(self) -> tuple[PhaseDuration, ...]:
         """The duration of each part, as far as the timestamps show it."""
         ends = [*(at for _, _, at in self._began[1:]), self._ready or self._latest][: len(self._began)]
@@ -306,7 +311,7 @@ class LogDiagnosis:
     ``verdict`` None: no failure that the engine did not survive. ``parts``: duration of each part by the lines' timestamps.
 
     If the log has several ``runs``, all this is about the last, which began at line ``run_began``; ``before`` is why the run
-    before it ended. ``lines`` counts all lines. ``is_stopped``: the log ends with a requested stop;
+    before it ended. ``lines`` counts all lines. ``stopped_at``: the line at which a requested stop begins;
     ``sounds_like_an_engine``: some line is one that an engine prints. ``unproved``: why it is not known that a running engine
     works, where no answer of it was seen; its log does not tell that.
     """
@@ -324,7 +329,7 @@ class LogDiagnosis:
     runs: int
     run_began: int
     before: Verdict | None
-    is_stopped: bool
+    stopped_at: int | None
     sounds_like_an_engine: bool
     reading: LogReading | None
     unproved: str | None = None
@@ -1106,7 +1111,7 @@ class LogAnalyzer:
             return signal
         failure, bounds = signal.failure, signal.failure.versions
         known = self.facts.get(EngineFactName.ENGINE_VERSION)
-        version = None if known is None or " " in known.value else known.value  # `0.5.12 or like it`
+        version = None if known is None else known.value
         if version is None:
             weight = min(failure.weight, FailureWeight.LIKELY)
             return replace(signal, failure=replace(failure, versions=None, is_inferred=True, weight=weight))
@@ -1281,7 +1286,7 @@ class LogAnalyzer:
 
     def _begin_run(self, line: LogLine, begin: str) -> None:
         """Begin a new run. If one began before, everything read so far belongs to an earlier run."""
-        if begin in self._begun or self.failures or (self._moves > 1 and (not self._begun or self.was_ready)):
+        if begin in self._begun or (self._begun and self.failures) or self._has_run_before:
             version, banner = self.facts.get(EngineFactName.ENGINE_VERSION), self._banner
             if banner is not None and line.number - banner[0] > _MAX_BANNER_LINES:
                 banner = None
@@ -1305,6 +1310,21 @@ class LogAnalyzer:
                 _latest=self._latest,
             )
         self._begun.add(begin)
+
+    @property
+    def _has_run_before(self) -> bool:
+        """Whether the lines before the first of a run are another run's. What an image's banner or the program itself says before
+        its settings is of this run: it ended nothing, and loaded nothing."""
+        if self._begun:
+            return self._moves > 1 and self.was_ready
+        return (
+            self.was_ready
+            or self._times.has_loaded
+            or any(
+                seen.is_uncaught or (seen.failure and seen.failure.fatal) or has_usual_name(seen.text)
+                for seen in self.failures
+            )
+        )
 
     def _refine_failure(
         self, failure: Failure, text: str, raised_in: str | None = None, *, is_serving: bool
@@ -1570,8 +1590,8 @@ def _compile_ready_line(pattern: str, *, is_own: bool) -> Callable[[str], object
 
 
 def _is_worth_more(fact: EngineFact, earlier: EngineFact) -> bool:
-    """Tell whether a fact replaces the one that was told first: a slower path does, and an engine's own word on its version."""
-    if fact.name is EngineFactName.ENGINE_VERSION:
+    """Tell whether a fact replaces the one that was told first: a slower path does, and an engine's own word a guess."""
+    if earlier.is_guess or fact.name is EngineFactName.ENGINE_VERSION:
         return earlier.is_guess and not fact.is_guess
     return fact.is_fallback and not earlier.is_fallback
 

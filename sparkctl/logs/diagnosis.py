@@ -295,7 +295,7 @@ class LogDiagnoser:
             runs=analyzer.runs,
             run_began=analyzer.run_began,
             before=None if analyzer.before is None else verdict_builder.build_verdict_from_line(analyzer.before),
-            is_stopped=analyzer.stopped is not None,
+            stopped_at=None if analyzer.stopped is None else analyzer.stopped.number,
             sounds_like_an_engine=name is not None or bool(analyzer.failures),
             reading=analyzer.describe_reading(self._describe_engine_line()),
         )

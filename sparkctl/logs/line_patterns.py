@@ -540,14 +540,14 @@ MODEL_CONFIG_READ = ".architectures"  # source that reads what a model's config 
 _STATEMENT_STARTS = ("raise ", ASSERTION_START)
 # Exceptions that do not name what could not be read; and the files whose frames tell: NVML's binding, what reads a model's files, and
 # what reads the command line.
-_NAMES_NO_FILE = ("JSONDecodeError: ", "UnicodeDecodeError: ")
+_NAMES_NO_FILE = ("JSONDecodeError: ", "UnicodeDecodeError: ", "ValueError: not enough values to unpack")
 _READER_WORDS = (
     *("nvml", "configuration_", "tokenization_", "processing_", "modeling_utils", "weight_utils", "loader"),
-    *("transformers_utils", "argparse", "arg_utils", "server_args"),
+    *("transformers_utils", "argparse", "arg_utils", "server_args", "torch_compile_cache"),
 )
 _READER_FRAME = lazy_pattern.compile(
-    rf"File \"[^\"]{{0,300}}?(?P<file>[^/\"]{{0,40}}(?:{'|'.join(_READER_WORDS)})[^/\"]{{0,40}}|transformers_utils/[^/\"]{{1,40}})\.py\""
-    r", line \d+, in (?P<function>[\w<>]{1,80})"
+    rf"File \"[^\"]{{0,300}}?(?P<file>[^/\"]{{0,40}}(?:{'|'.join(_READER_WORDS)})[^/\"]{{0,40}}|transformers_utils/[^/\"]{{1,40}}"
+    r"|torch_compile_cache/[^\"]{1,200})\.py\", line \d+, in (?P<function>[\w<>]{1,80})"
 )
 # The frame of code that checks the settings of a program before anything is loaded, and what such code raises on purpose.
 _SETTINGS_WORDS = ("arg", "/config/", "/platforms/")

@@ -300,12 +300,12 @@ def _describe_no_failure(found: LogDiagnosis) -> str:
         return f"Nothing has failed so far, but its start is not proved: {sanitize_line(found.unproved)}."
     if not found.lines:
         return "The log holds no text: it is empty, or contains only zeros, as after a full disk or a crash."
-    if found.ready and found.is_stopped:
+    if found.ready and found.stopped_at is not None:
         return "No failure found. The log ends with an orderly shutdown."
     if found.ready:
         return "No failure found. The log ends while it was serving."
-    if found.is_stopped:
-        return "No failure found. It was asked to stop before it was ready."
+    if found.stopped_at is not None:
+        return f"No failure found. It was asked to stop before it was ready (line {found.stopped_at})."
     if not found.sounds_like_an_engine:
         return "This does not look like an engine's log."
     return "No failure found, and it was not ready: the log breaks off, or it was still starting."

@@ -143,9 +143,9 @@ DOCKER_FAILURES = (
     failure_rule(
         r"^UnicodeDecodeError: 'utf-8' codec can't decode byte 0x\w\w.{0,80}: read by \w{0,20}nvml",
         FailureCause.GPU_RUNTIME_MISSING,
-        "NVIDIA's library for the GPU's state (NVML) names the GPU in characters that are no text: driver and library do not fit together.",
-        "nvidia-smi on the node and in the container: where both work, take a newer image, whose nvidia-ml-py is newer. Under WSL 2 driver 555 "
-        "had this fault: update the driver on Windows.",
+        "NVIDIA's library for the GPU's state (NVML) gave the GPU a name that is not valid text: driver and library do not fit together.",
+        "Run nvidia-smi on the node and in the container. If it works in both, take a newer image, whose nvidia-ml-py is newer. Under WSL 2 "
+        "driver 555 had this fault: update the driver on Windows.",
         needle=": read by ",
         weight=FailureWeight.LIKELY,
     ),
@@ -159,11 +159,8 @@ DOCKER_FAILURES = (
         "`nvidia-smi` on the node: if it works there, start the container again (systemd's daemon-reload takes the GPU from a running "
         "one), with container.gpus: all. If it fails there, too, reboot the node and look at `dmesg`.",
         needle=(
-            "NVIDIA-SMI has failed",
-            "Failed to initialize NVML: ",
-            "NVMLError_",
-            "Unable to determine the device handle",
-            "GPU is lost",
+            *("NVIDIA-SMI has failed", "Failed to initialize NVML: ", "NVMLError_"),
+            *("Unable to determine the device handle", "GPU is lost"),
         ),
         on="container.gpus",
         weight=FailureWeight.LIKELY,
@@ -184,28 +181,12 @@ DOCKER_FAILURES = (
         "The container sees no GPU: the driver's library or device is not in it[ ({what})][ ({said})].",
         GPUS_REMEDY,
         needle=(
-            "libcuda.so",
-            "libnvidia-ml.so",
-            "torch.cuda.is_available() is False",
-            "Device string must not be empty",
-            "0 active drivers",
-            "Error 802",
-            "Torch is not able to use GPU",
-            "device < num_gpus",
-            " is not available",
-            "uda is not available",
-            "o GPU",
-            "o NVIDIA GPU",
-            "o CUDA GPU",
-            "driver on your system is not loaded",
-            "driver initialization failed, you might",
-            "ROCm-capable device",
-            "no CUDA",
-            "AMDSMI_STATUS_",
-            "ZE_RESULT_ERROR_UNINITIALIZED",
-            "Neuron Runtime could not be initialized",
-            "nrt_init failed",
-            "TPU initialization failed",
+            *("libcuda.so", "libnvidia-ml.so", "torch.cuda.is_available() is False"),
+            *("Device string must not be empty", "0 active drivers", "Error 802", "Torch is not able to use GPU"),
+            *("device < num_gpus", " is not available", "uda is not available", "o GPU", "o NVIDIA GPU"),
+            *("o CUDA GPU", "driver on your system is not loaded", "driver initialization failed, you might"),
+            *("ROCm-capable device", "no CUDA", "AMDSMI_STATUS_", "ZE_RESULT_ERROR_UNINITIALIZED"),
+            *("Neuron Runtime could not be initialized", "nrt_init failed", "TPU initialization failed"),
             "evice acquire failed",
         ),
         on="container.gpus",
@@ -245,14 +226,10 @@ DOCKER_FAILURES = (
         "Update the node (DGX OS), or take an image built for its CUDA version.",
         worked_out=_format_cuda_version,
         needle=(
-            "CUDA driver version is insufficient",
-            "CUDA initialization failure with error: ",
-            "ERROR: This container was built for NVIDIA Driver Release",
-            "NVIDIA driver on your system is too old",
-            "cudaErrorInsufficientDriver",
-            "cudaErrorUnsupportedPtxVersion",
-            "provided PTX was compiled with an unsupported toolchain",
-            "requirement error: unsatisfied condition:",
+            *("CUDA driver version is insufficient", "CUDA initialization failure with error: "),
+            *("ERROR: This container was built for NVIDIA Driver Release", "NVIDIA driver on your system is too old"),
+            *("cudaErrorInsufficientDriver", "cudaErrorUnsupportedPtxVersion"),
+            *("provided PTX was compiled with an unsupported toolchain", "requirement error: unsatisfied condition:"),
         ),
         on="image",
     ),
@@ -267,13 +244,9 @@ DOCKER_FAILURES = (
         "the directory cuda/compat out of env.LD_LIBRARY_PATH. After a driver update reboot the node. If it is the same then, the driver "
         "is too old: update the node (DGX OS), or take an image built for its CUDA version.",
         needle=(
-            "CUDA initialization failure with error: ",
-            "CUDA_ERROR_COMPAT_NOT_SUPPORTED",
-            "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH",
-            "Error 80",
-            "cudaErrorCompatNotSupported",
-            "cudaErrorSystemDriverMismatch",
-            "forward compatibility was attempt",
+            *("CUDA initialization failure with error: ", "CUDA_ERROR_COMPAT_NOT_SUPPORTED"),
+            *("CUDA_ERROR_SYSTEM_DRIVER_MISMATCH", "Error 80", "cudaErrorCompatNotSupported"),
+            *("cudaErrorSystemDriverMismatch", "forward compatibility was attempt"),
             "system has unsupported display driver",
         ),
         on="env.LD_LIBRARY_PATH",
@@ -285,9 +258,7 @@ DOCKER_FAILURES = (
         "The image holds programs of another processor: a Spark is arm64[, and there is none for {platform}][, and there is none for {wanted}].",
         "Take an image built for linux/arm64.",
         needle=(
-            "no matching manifest for",
-            "xec format error",
-            "does not provide the specified platform",
+            *("no matching manifest for", "xec format error", "does not provide the specified platform"),
             "no match for platform in manifest",
         ),
         on="image",
@@ -324,26 +295,29 @@ DOCKER_FAILURES = (
         on="image",
         fatal=True,
     ),
+    failure_rule(  # another event tells why
+        r"Back-off pulling image \"(?P<pod>[^\"]{1,200})\"|\bErrImagePull\b|\bImagePullBackOff\b",
+        FailureCause.IMAGE_MISSING,
+        "The image[ {pod}] could not be pulled.",
+        "kubectl describe pod names the reason: correct the image's name and tag, or give the pod the registry's password (imagePullSecrets).",
+        needle=("Back-off pulling image", "ErrImagePull", "ImagePullBackOff"),
+        on="image",
+        weight=FailureWeight.LIKELY,
+        at_any_level=True,
+    ),
     failure_rule(
         r"failed to solve: (?P<base>\S{1,200}): (?:failed to (?:resolve|authorize|fetch)|pull access|not found|unexpected status)"
-        r"|(?:Failed to pull|Back-off pulling) image \"(?P<pod>[^\"]{1,200})\"|\bErr(?P<kind>ImagePull)\b|\bImagePullBackOff\b"
+        r"|Failed to pull image \"(?P<pod>[^\"]{1,200})\"(?:.{0,300}: (?P<absent>not found))?"
         r"|error pulling image configuration: (?P<why>.{1,120})"
         r"|(?:Error response from daemon|httpReadSeeker|failed to copy).{0,120}?(?P<status>error parsing HTTP [45]\d\d|denied: \w+$"
         r"|unexpected status code \S{1,200}: [45]\d\d|received unexpected HTTP status: [45]\d\d)",
         FailureCause.IMAGE_MISSING,
-        "The image[ {base}][ {pod}] could not be pulled[: {why}][: {status}].",
+        "The image[ {base}][ {pod}] could not be pulled[: {absent}][: {why}][: {status}].",
         "Correct its name and tag, or log in to its registry on the node (docker login); otherwise check the node's network connection. "
         "Then pull again.",
         needle=(
-            "failed to solve: ",
-            "Failed to pull image",
-            "Back-off pulling image",
-            "ErrImagePull",
-            "ImagePullBackOff",
-            "error pulling image configuration",
-            "Error response from daemon",
-            "httpReadSeeker",
-            "failed to copy",
+            *("failed to solve: ", "Failed to pull image", "error pulling image configuration"),
+            *("Error response from daemon", "httpReadSeeker", "failed to copy"),
         ),
         on="image",
         at_any_level=True,
@@ -419,10 +393,7 @@ DOCKER_FAILURES = (
         needle=(
             "daemon: repository",
             'failed to resolve reference "',
-            "manifest for",
-            "manifest unknown",
-            "o such image:",
-            "pull access denied for",
+            *("manifest for", "manifest unknown", "o such image:", "pull access denied for"),
             "requested access to the resource is denied",
         ),
         on="image",
@@ -447,6 +418,14 @@ _SHELL_START = r"(?:(?:/bin/|/usr/bin/)?(?:ba|da)?sh (?:-\w{1,12} (?:pipefail )?
 # BuildKit, Docker's older builder, Podman. Of their compilers' errors, which are those of a start in other logs, they say the step.
 _BUILD_FAILURES = (
     failure_rule(
+        r"\bThe user requested (?P<what>[\w.\[\]-]{1,80}(?:\([^)]{0,80}\)|[<>=!~]=?)\S{0,80})",
+        FailureCause.BROKEN_IMAGE,
+        "The build of an image failed: pip was asked for {what}, and another package does not go with that version.",
+        "The lines after this one (depends on) name it and the versions that it takes: ask for one of them, or for no certain version.",
+        needle="The user requested ",
+        on="image",
+    ),
+    failure_rule(
         rf"(?:process \"|^The command '|^Error: (?:error )?building at STEP \"(?:RUN )?){_SHELL_START}(?P<step>.{{1,2000}}?)[\"']"
         r"(?: did not complete successfully: exit code: | returned a non-zero code: |: .{0,160}\bexit status )"
         r"(?P<code>(?P<killed>137)|\d{1,3})"
@@ -457,12 +436,8 @@ _BUILD_FAILURES = (
         "[It was killed ({killed}), most often for memory: let fewer jobs run at once (MAX_JOBS). ]What the step printed stands above this line: "
         "correct it, and build again. On a Spark all that it installs has to be there for arm64. No model server ran.",
         needle=(
-            "did not complete successfully: exit code",
-            "returned a non-zero code: ",
-            "building at STEP ",
-            "exit status ",
-            "failed to solve: ",
-            "unable to prepare context: ",
+            *("did not complete successfully: exit code", "returned a non-zero code: ", "building at STEP "),
+            *("exit status ", "failed to solve: ", "unable to prepare context: "),
         ),
         on="image",
         at_any_level=True,
@@ -492,10 +467,7 @@ OTHER_DOCKER_FAILURES = (
             "error during connect: ",
             "dependency failed to start: ",
             *(" refers to undefined ", " has neither "),
-            "no configuration file provided",
-            "services.",
-            "yaml: ",
-            "The Compose file '",
+            *("no configuration file provided", "services.", "yaml: ", "The Compose file '"),
             "Cannot connect to the Docker daemon",
         ),
         weight=FailureWeight.LIKELY,
@@ -509,7 +481,8 @@ OTHER_DOCKER_FAILURES = (
         fatal=True,
     ),
     failure_rule(
-        r"(?:Error response from daemon|OCI runtime create failed|failed to create (?:shim )?task(?: for container)?): (?P<what>\S.*)",
+        # Compose tells it twice: in the container's row, which may be cut, and as its last words.
+        r"(?:(?<!\w )Error response from daemon|OCI runtime create failed|failed to create (?:shim )?task(?: for container)?): (?P<what>\S.*)",
         FailureCause.DOCKER_REFUSED,
         "Docker refused: {what}",
         "Correct what Docker names: a mount, a network, a device, a limit.",

@@ -26,6 +26,14 @@ _HTTP_FAILURE = (
 
 HUB_FAILURES = (
     failure_rule(
+        r"\bpip\._vendor\.\S{1,80}?\.(?P<kind>\w{1,40}(?:Error|Timeout)): (?:.{0,80}host='(?P<host>[^']{1,120})'.{0,40}?: )?(?P<what>.{1,120})",
+        FailureCause.BROKEN_IMAGE,
+        "The build of an image failed: pip lost its connection[ to {host}] ({what}).",
+        "Build again; on a slow line with env PIP_DEFAULT_TIMEOUT=100 in the build.",
+        needle="pip._vendor.",
+        on="image",
+    ),
+    failure_rule(
         rf"{EXCEPTION_PREFIX}.*Repo id must (?:be in the form|use alphanumeric)[^:]*: '(?P<path>[^']*)'",
         FailureCause.MODEL_NOT_FOUND,
         "There is no {path} in the container.",

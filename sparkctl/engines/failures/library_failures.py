@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from sparkctl.engines.base import Failure, FailureWeight
+from sparkctl.engines.base import UNNAMED_REMEDY, Failure, FailureWeight
 from sparkctl.engines.failures.docker_failures import GPUS_REMEDY
 from sparkctl.engines.failures.memory_failures import SHELL_PREFIX, exit_code_needles, tells_exit_code
 from sparkctl.engines.failures.model_file_failures import JSON_FAULT
@@ -26,6 +26,19 @@ _MISSING_PART_REMEDY = (
     "<engine: Take another tag of this image. An image of your own: install the missing or matching version when it is built.> "
     "<program: Build its image again with what the program requires (of a Python program: pip install -r requirements.txt). "
     "An image of somebody else: take another tag.>"
+)
+_TORCH_INDEX = " --index-url https://download.pytorch.org/whl/cu130"
+# Python's packages whose name differs from that of their module by more than _ and -: pypi.org.
+_PACKAGES = {
+    "PIL": "pillow",
+    "cupy": "cupy-cuda13x",
+    "cv2": "opencv-python-headless",
+    "sklearn": "scikit-learn",
+    "yaml": "pyyaml",
+}
+# What programs call directories of their own: what has such a name on pypi.org is something else.
+_OWN_NAMES = re.compile(
+    "api|app|backend|common|common_ops|config|core|helpers|main|models?|modules|nodes|server|shared|src|utils"
 )
 _OTHER_TAG_REMEDY = (
     "Take another tag of this image. A file that is mounted into it, or a patch, has to be one for this very version."
@@ -47,6 +60,22 @@ def _describe_shared_memory_limit(groups: MatchGroups) -> MatchGroups:
 def _format_bytes_left(groups: MatchGroups) -> MatchGroups:
     """Return with a unit what the line gives in bytes."""
     return {"left": format_size(int(groups["bytes"]))} if "bytes" in groups else {}
+
+
+def _name_python_package(groups: MatchGroups) -> MatchGroups:
+    """Return what a module that is not there is a part of: Python names the whole package if that is what it does not find."""
+    name, dot, part = groups.get("name", f"{groups.get('tree')}._C").partition(".")
+    if dot:
+        return {"unbuilt" if "_C" in part else "top": name}
+    if _OWN_NAMES.fullmatch(name):
+        return {"absent": name, "own": name}
+    index = _TORCH_INDEX if name in ("torch", "torchaudio", "torchvision") else ""
+    return {"absent": name, "package": _PACKAGES.get(name, name.replace("_", "-")) + index}
+
+
+def _name_debian_package(groups: MatchGroups) -> MatchGroups:
+    """Return the package of a library as Debian and Ubuntu name it: Debian Policy, 8.1."""
+    return {"package": f"{groups['name'].lower()}{groups['number']}"}
 
 
 def _quote_advice(groups: MatchGroups) -> MatchGroups:
@@ -71,7 +100,7 @@ _ADVICE_VERBS = [
 _ADVICE_START = re.compile(_ADVICE)
 
 
-def _quote_asked(groups: MatchGroups) -> MatchGroups:
+def quote_asked(groups: MatchGroups) -> MatchGroups:
     """Return what a message that names a flag asks for, if it asks for anything."""
     found = _ADVICE_START.search(groups.get("what", ""))
     asks = "" if found is None else groups["what"][found.start() :]
@@ -102,28 +131,12 @@ KERNEL_FAILURES = (
         "A GPU kernel was not made for this GPU (a GB10 is sm_121): {what}",
         _OTHER_BACKEND,
         needle=(
-            "This kernel only supports",
-            "Error occurred when running GEMM",
-            "Failed to run cutlass",
-            "op with the requested input combination",
-            " has no ",
-            "n't support ",
-            "n't yet support ",
-            " does not yet support ",
-            "FlashInfer Internal Error: Invalid configuration",
-            " does not support ",
-            " and above",
-            "on current platform",
-            "on the current platform",
-            "nly support",
-            "nly available ",
-            "Only Ampere",
-            "Only Hopper",
-            "Only Blackwell",
-            "cannot be enabled on ",
-            "Arch Mismatch",
-            "FlashInfer Internal Error: Unsupported",
-            "nsupported ",
+            *("This kernel only supports", "Error occurred when running GEMM", "Failed to run cutlass"),
+            *("op with the requested input combination", " has no ", "n't support ", "n't yet support "),
+            *(" does not yet support ", "FlashInfer Internal Error: Invalid configuration", " does not support "),
+            *(" and above", "on current platform", "on the current platform", "nly support", "nly available "),
+            *("Only Ampere", "Only Hopper", "Only Blackwell", "cannot be enabled on ", "Arch Mismatch"),
+            *("FlashInfer Internal Error: Unsupported", "nsupported "),
             *("nknown CUDA ", "nknown cuda ", "nknown GPU ", "nknown arch", "nknown SM version"),
             "o kernel",
             "o valid kernel",
@@ -307,16 +320,9 @@ KERNEL_FAILURES = (
         _NOT_MADE_FOR_IT,
         _OTHER_BACKEND,
         needle=(
-            "backend supports the deployment configuration",
-            "kernel",
-            "no valid",
-            "need",
-            "want",
-            "nly support",
-            "rch conditional MMA instruction used without targeting appropriate compute capability",
-            "require",
-            "supported",
-            "not implemented",
+            *("backend supports the deployment configuration", "kernel", "no valid", "need", "want", "nly support"),
+            *("rch conditional MMA instruction used without targeting appropriate compute capability", "require"),
+            *("supported", "not implemented"),
         ),
         exception=True,
         on="image",
@@ -388,12 +394,35 @@ _TOOLKIT_WARNINGS = (
         warning=True,
     ),
 )
+_OTHER_COMPILER = (
+    "Take a newer image[: most often its {triton} is older than the GPU (a GB10 is sm_121), or the kernel uses a number format that the GPU "
+    "does not have], or choose another backend for the kernel. <vLLM: The flags are args.attention-backend[ (TRITON_ATTN needs no {nvcc})] "
+    "and, for experts, args.moe-backend[ (triton needs no {nvcc})].><SGLang: The flags are args.attention-backend and, for experts, "
+    "args.moe-runner-backend[ (triton needs no {nvcc})].>"
+)
+
+
+def _find_compiler(groups: MatchGroups) -> MatchGroups:
+    """Return which compiler failed: a backend helps whose kernels another one makes."""
+    is_triton = re.search(r"\.py\b|\btt\.|mlir|LLVM|ptxas|[Tt]riton|legalize", " ".join(groups.values()))
+    return {"triton": "Triton"} if is_triton else {"nvcc": "nvcc"}
+
+
 # Headers that a compiler without the development files of CUDA, Python or C does not find.
 _MISSING_HEADER = (
     r"fatal error: (?:Python\.h|cuda\w*\.h|cu\w{1,30}\.h|nv\w{1,30}\.h|\w+\.cuh?"
     r"|(?:std\w{2,6}|limits|features|string|math|bits/\S{1,40})\.h): No such file or directory"
 )
 JIT_FAILURES = (
+    failure_rule(
+        r"^(?P<what>\w{1,40}Error: .{1,200}): read by torch_compile_cache/",
+        FailureCause.JIT_FAILED,
+        "What an earlier start compiled and left in the cache does not fit this one: {what}",
+        "Remove the directory torch_compile_cache (in the container ~/.cache/vllm, or what is mounted there), on each node. "
+        "<vLLM: Or set env.VLLM_DISABLE_COMPILE_CACHE: 1.>",
+        needle=": read by torch_compile_cache/",
+        weight=FailureWeight.LIKELY,
+    ),
     failure_rule(
         r"(?P<what>Assertion error \(include_parser\.hpp\S{0,20} ?.{0,200}"
         r"|Could not find nvcc[^.]*|nvcc: (?:command )?not found|Failed to find C(?:\+\+)? compiler[^.]*"
@@ -404,32 +433,25 @@ JIT_FAILURES = (
         FailureCause.JIT_FAILED,
         "The image lacks a part that it needs to compile kernels at the start: {what}",
         "Take an image with the CUDA toolkit and a C compiler with its headers (a devel image; where only gcc's are missing: install "
-        "build-essential), or choose a backend that brings its kernels "
-        "compiled.",
+        "build-essential), or choose a backend that brings its kernels compiled.",
         needle=(
-            "Assertion error (include_parser.hpp",
-            ": No such file or directory",
-            "CUDA_HOME environment variable is not set",
-            "Could not find nvcc",
-            "Failed to find C",
-            "Ninja is required to load C++ extensions",
-            "No such file or directory: '",
-            "not found",
-            "ld: cannot find -l",
-            "No module named 'ninja'",
-            " failed: No such file",
-            "failed to open libnvrtc",
+            *("Assertion error (include_parser.hpp", ": No such file or directory"),
+            *("CUDA_HOME environment variable is not set", "Could not find nvcc", "Failed to find C"),
+            *("Ninja is required to load C++ extensions", "No such file or directory: '", "not found"),
+            *("ld: cannot find -l", "No module named 'ninja'", " failed: No such file", "failed to open libnvrtc"),
         ),
         on="image",
     ),
     failure_rule(
         # The compiler's own error says more than the build tool that ran it, before or after: ``f.cu(12): error: …``.
-        r"^(?:[^\s:(]{0,400}/)?(?P<file>[^\s:(/]{1,100}\.(?:c|cc|cpp|cxx|cu|cuh|h|hpp|inl))(?P<line>\(\d{1,7}\)|:\d{1,7}:\d{1,5}): "
-        rf"(?!{_MISSING_HEADER})(?:fatal )?error: (?P<what>.{{1,300}})",
+        r"^(?:[^\s:(]{0,400}/)?(?P<file>[^\s:(/]{1,100}\.(?:c|cc|cpp|cxx|cu|cuh|h|hpp|inl|py))(?P<line>\(\d{1,7}\)|:\d{1,7}:\d{1,5}): "
+        rf"(?!{_MISSING_HEADER})(?:fatal )?error: (?P<what>(?!Failures have been detected|failed to legalize).{{1,300}})"
+        r"|\b(?P<ptx>ptxas) \S{1,200}(?: \w{1,20}){0,2}, line \d{1,9}; error {1,4}: (?P<said>.{1,300})",
         FailureCause.JIT_FAILED,
-        "A kernel could not be compiled at the start: {what} ({file}{line}).",
-        "Choose another backend for the kernel, or another type of the KV cache, or take a newer image.",
-        needle="error: ",
+        "A kernel could not be compiled at the start: [{what} ({file}{line})][{said} ({ptx})].",
+        _OTHER_COMPILER,
+        needle=("error: ", "; error "),
+        worked_out=_find_compiler,
         on="image",
         weight=FailureWeight.LIKELY + 1,
         warning=True,
@@ -449,15 +471,9 @@ JIT_FAILURES = (
         r"|[Ff]ailed to compile (?:the )?(?:CUDA )?kernels?\b.{0,80}|(?:Assertion|CUDA driver) error \(?\S{0,200}?\bjit/\w{1,60}\.[ch]pp:.{1,80})",
         FailureCause.JIT_FAILED,
         "A kernel could not be compiled at the start: {what}",
-        "The compiler's own error is in the lines around this one. Choose another backend for the kernel, or another "
-        "type of the KV cache, or take a newer image.",
+        f"{_OTHER_COMPILER} Where this line gives no reason, the compiler's own error stands before it.",
         needle=(
-            "BackendCompiler",
-            "CompilationFail",
-            "CppCompile",
-            "Error building extension '",
-            "Inductor",
-            "NVRTC ",
+            *("BackendCompiler", "CompilationFail", "CppCompile", "Error building extension '", "Inductor", "NVRTC "),
             "Ninja build failed",
             *("PTXAS error:", "CalledProcessError: Command '"),
             "ptxas fatal",
@@ -479,6 +495,7 @@ JIT_FAILURES = (
             "in memory space ",
             "jit/",
         ),
+        worked_out=_find_compiler,
         on="image",
         weight=FailureWeight.LIKELY,
     ),
@@ -486,9 +503,9 @@ JIT_FAILURES = (
         r"(?P<what>\S.{0,300}): raised by Triton's compiler \((?P<stage>[\w<>]{1,80})\)$",
         FailureCause.JIT_FAILED,
         "Triton could not compile a kernel for this GPU: {what} (in {stage}).",
-        "Most often the image's Triton is older than the GPU (a GB10 is sm_121), or the kernel uses a number format that the GPU does not have: take "
-        "a newer image, or choose another attention or MoE backend than Triton's.",
+        _OTHER_COMPILER,
         needle=": raised by Triton's compiler (",
+        worked_out=lambda _: {"triton": "Triton"},
         on="image",
         weight=FailureWeight.LIKELY,
     ),
@@ -500,9 +517,7 @@ JIT_FAILURES = (
         "Several ranks that compile it at once, or a build that broke off, leave it so. Remove its directory and start again; where it is "
         "not kept between starts, let one request run before others come. A compiler's error may stand before this line.",
         needle=(
-            ": cannot open shared object file",
-            ": file too short",
-            ": invalid ELF header",
+            *(": cannot open shared object file", ": file too short", ": invalid ELF header"),
             ": failed to map segment",
         ),
         weight=FailureWeight.LIKELY,
@@ -543,13 +558,8 @@ _CUDA_CALL_FAILURES = (
             "device kernel image is invalid",
             "invalid device function",
             *("cudaErrorNoKernelImage", "cudaErrorInvalidKernelImage", "cudaErrorInvalidDeviceFunction"),
-            "CUDA_ERROR_NO_BINARY",
-            "CUDA_ERROR_INVALID_",
-            "hipErrorNoBinary",
-            "hipErrorInvalid",
-            "hipErrorSharedObject",
-            "HSA_STATUS_ERROR_INVALID_",
-            "TensileLibrary.dat",
+            *("CUDA_ERROR_NO_BINARY", "CUDA_ERROR_INVALID_", "hipErrorNoBinary", "hipErrorInvalid"),
+            *("hipErrorSharedObject", "HSA_STATUS_ERROR_INVALID_", "TensileLibrary.dat"),
         ),
         on="image",
     ),
@@ -582,12 +592,8 @@ _CUDA_CALL_FAILURES = (
         "`nvidia-smi` on the node and in the container says whether the driver works; set container.gpus: all. After a driver "
         "update reboot the node.",
         needle=(
-            "initialization error",
-            "unknown error",
-            "system not yet initialized",
-            "invalid device ordinal",
-            "no CUDA-capable device is detected",
-            "are busy or unavailable",
+            *("initialization error", "unknown error", "system not yet initialized", "invalid device ordinal"),
+            *("no CUDA-capable device is detected", "are busy or unavailable"),
             *("CUDA_ERROR_", "hipError"),
         ),
         on="container.gpus",
@@ -610,16 +616,9 @@ _CUDA_CALL_FAILURES = (
         "A GPU kernel failed while it ran ([{what}][{bare}][{name}][{other}][{neuron}][{npu}]); this line does not say which.",
         _GPU_FAULT_REMEDY,
         needle=(
-            "an illegal ",
-            "misaligned address",
-            "unspecified launch failure",
-            "device-side assert triggered",
-            "invalid configuration argument",
-            "invalid program counter",
-            "invalid resource handle",
-            "invalid address space",
-            "hardware stack error",
-            "too many resources requested",
+            *("an illegal ", "misaligned address", "unspecified launch failure", "device-side assert triggered"),
+            *("invalid configuration argument", "invalid program counter", "invalid resource handle"),
+            *("invalid address space", "hardware stack error", "too many resources requested"),
             "the launch timed out",
             *("resource already mapped", "cannot be performed in the present state"),
             *("cudaErrorIllegal", "cudaErrorMisaligned", "cudaErrorLaunch", "cudaErrorAssert", "cudaErrorHardware"),
@@ -739,11 +738,12 @@ GPU_FAULTS = (
         weight=FailureWeight.LIKELY,
     ),
     failure_rule(
-        r"Check failed: \(?\w{1,40} == cudaSuccess\)? (?:is false: )?(?P<what>(?!.{0,200}(?:out of memory|no kernel image"
+        r"Check failed: \(?\w{1,40} == cudaSuccess\)? (?:is false: )?(?P<what>"
+        r"(?=.{0,80}(?P<part>Batch(?:Prefill|Decode)\w{0,40}))?(?!.{0,200}(?:out of memory|no kernel image"
         r"|invalid device function)).{0,200})",
         FailureCause.GPU_FAULT,
         "A GPU kernel could not run, or failed: {what}",
-        _GPU_FAULT_REMEDY,
+        "[{part} is attention of FlashInfer: set args.attention-backend to another one.] " + _GPU_FAULT_REMEDY,
         needle=" == cudaSuccess",
         weight=FailureWeight.LIKELY,
     ),
@@ -777,8 +777,9 @@ GPU_FAULTS = (
         r"(?:thread|[Ll]ocal id): \[[\d, ]{1,60}\] Assertion|Device-side assertion) (?P<what>.{1,160}) failed",
         FailureCause.GPU_FAULT,
         "A GPU kernel failed its own check in {place}: {what}.",
-        "An index or a size is out of range: most often a token, a position, a picture's tokens or a draft that the model does not have. "
-        "Try without drafts, and with the context that the model was made for. " + _GPU_FAULT_REMEDY,
+        "An index or a size is out of range: most often a token, a position, a picture's tokens, a draft, or a request's top_k or logit_bias. "
+        "Use the context that the model was made for; the traceback after this line may name the part. "
+        + _GPU_FAULT_REMEDY,
         needle=("], thread: [", "ocal id: [", "Device-side assertion "),
     ),
     failure_rule(
@@ -792,16 +793,9 @@ GPU_FAULTS = (
         "A GPU kernel failed while it ran ({what}); nothing here says which.",
         _GPU_FAULT_REMEDY,
         needle=(
-            "CUBLAS_STATUS_",
-            "CUDNN_STATUS_",
-            "an illegal memory access",
-            " error: invalid argument",
-            "Cuda Runtime (",
-            "Failed to encode tensor map: 7",
-            "cudaErrorIllegalAddress",
-            "cudaErrorLaunchFailure",
-            "device-side assert triggered",
-            "misaligned address",
+            *("CUBLAS_STATUS_", "CUDNN_STATUS_", "an illegal memory access", " error: invalid argument"),
+            *("Cuda Runtime (", "Failed to encode tensor map: 7", "cudaErrorIllegalAddress"),
+            *("cudaErrorLaunchFailure", "device-side assert triggered", "misaligned address"),
             "unspecified launch failure",
         ),
         exception=True,
@@ -916,9 +910,7 @@ IMAGE_FAILURES = (
         "Take an image that is made for NVIDIA GPUs and linux/arm64: what pip installs there is often built without CUDA. An image of your "
         "own: install PyTorch from its index for CUDA (download.pytorch.org/whl/cu130).",
         needle=(
-            "ot compiled with ",
-            "` feature is not enabled",
-            "Numpy is not available",
+            *("ot compiled with ", "` feature is not enabled", "Numpy is not available"),
             " with arguments from the 'CUDA' backend",
         ),
         on="image",
@@ -944,27 +936,13 @@ IMAGE_FAILURES = (
         "The image's parts do not fit together: {what}",
         _MISSING_PART_REMEDY,
         needle=(
-            "to be installed",
-            "ou need to install ",
-            "Could not load libtorchcodec",
-            " not installed",
+            *("to be installed", "ou need to install ", "Could not load libtorchcodec", " not installed"),
             "that were not found in your environment",
             *(" package not found", " been generated yet, you must run"),
-            "pip install",
-            "No package metadata was found for",
-            "normal functioning of this module",
-            "requires the ",
-            " is not found or cannot be loaded",
-            "cuDNN version incompatibility",
-            "cuDNN is not available",
-            "lease install ",
-            "CUDNN_STATUS_",
-            "installed with",
-            " version",
-            "ersion mismatch",
-            "Descriptors cannot be created directly",
-            "ailed to import ",
-            "' is not defined",
+            *("pip install", "No package metadata was found for", "normal functioning of this module"),
+            *("requires the ", " is not found or cannot be loaded", "cuDNN version incompatibility"),
+            *("cuDNN is not available", "lease install ", "CUDNN_STATUS_", "installed with", " version"),
+            *("ersion mismatch", "Descriptors cannot be created directly", "ailed to import ", "' is not defined"),
             "'NoneType' object ",
         ),
         on="image",
@@ -977,13 +955,50 @@ IMAGE_FAILURES = (
         "The image's parts do not fit together: {what}",
         _OTHER_TAG_REMEDY,
         needle=(
-            "VersionConflict: ",
-            "SyntaxError: ",
-            "IndentationError: ",
-            "TabError: ",
-            "UserError: ",
+            *("VersionConflict: ", "SyntaxError: ", "IndentationError: ", "TabError: ", "UserError: "),
             "SchemaGenerationError: ",
         ),
+        on="image",
+        weight=FailureWeight.LIKELY,
+    ),
+    failure_rule(
+        r"No module named '?(?P<name>(?!(?:sglang|vllm|tensorrt_llm)(?![\w.]))[\w.]{1,120})"
+        r"|(?P<said>cannot import name '\w{1,80}' from '(?P<tree>vllm)\.(?:vllm_flash_attn|_\w{0,20}C)\b\S{0,80}' "
+        r"\(/(?!\S{0,200}-packages/)\S{1,200}\))",
+        FailureCause.BROKEN_IMAGE,
+        "[Python's module {absent} is not installed here.][The installed {top} has no {name}: it has another version than what imports it "
+        "expects, or something of the same name hides it.][The compiled part of {unbuilt} is not there, or is older than the rest.][ ({said})]",
+        "<engine: Take another tag of this image[, or an image of your own on top of it with RUN pip install {package}].>"
+        "<program: Build its image again with what the program requires[ (pip install {package}, or all of its requirements.txt)].>"
+        "[ If {own} is the program's own directory, correct where it starts (container.options.workdir) or env.PYTHONPATH.]"
+        "[ In an image of your own `pip check` tells which {top} the others ask for.]"
+        "[ If Python took a source tree of {unbuilt} in place of the installed package: start elsewhere (container.options.workdir, "
+        "env.PYTHONPATH), or build it there again (pip install -e .).]",
+        needle=("No module named", "cannot import name '"),
+        worked_out=_name_python_package,
+        exception=True,
+        on="image",
+        weight=FailureWeight.LIKELY,
+    ),
+    failure_rule(
+        r"(?<![\w./-])(?P<name>lib(?!cu|nv|nccl|torch|c10)[A-Za-z][\w+-]{1,60})\.so\.(?P<number>\d{1,3})[\d.]{0,12}: cannot open shared object",
+        FailureCause.BROKEN_IMAGE,
+        "The library {name}.so.{number} is not installed here.",
+        "<engine: Take another tag of this image, or an image of your own on top of it>"
+        "<program: Build its image again> with RUN apt-get install -y {package}, as Ubuntu mostly names the library's package.",
+        needle=": cannot open shared object",
+        worked_out=_name_debian_package,
+        exception=True,
+        on="image",
+        weight=FailureWeight.LIKELY,
+    ),
+    failure_rule(
+        r"(?P<what>(?P<who>[\w.-]{2,40}) (?:needs|requires) (?P<name>[\w.-]{2,40}) (?P<most>[\d.]{0,12}\d) or less\b.{0,80})",
+        FailureCause.BROKEN_IMAGE,
+        "{name} is too new for {who}: {what}",
+        "Take another tag of this image. An image of your own: pin it when it is built (pip install '{name}=={most}.*').",
+        needle=" or less",
+        exception=True,
         on="image",
         weight=FailureWeight.LIKELY,
     ),
@@ -996,31 +1011,20 @@ IMAGE_FAILURES = (
         r"|(?:module|package|type object) '[^']*' has no attribute '[^']*'|Tried to instantiate class '[\w.]{1,80}', but it does not exist"
         r"|type '[\w.]{1,60}' is not subscriptable|'(?:type|ABCMeta)' object is not subscriptable"
         r"|unsupported operand type\(s\) for \|: 'type' and '(?:type|NoneType)'"
-        r"|'_OpNamespace' '\w{1,60}' object has no attribute '[^']*'|No module named '?(?!(?:sglang|vllm|tensorrt_llm)(?![\w.]))[\w.]{1,120}'?"
+        r"|'_OpNamespace' '\w{1,60}' object has no attribute '[^']*'"
         r"|The detected CUDA version .{0,60} mismatches the version that was used to compile|DistributionNotFound: .{0,120}"
         r"|requires? (?:the )?[\w.-]{1,60} ?[<>=!~]=?\s?[\d.]{1,20}.{0,40}(?:but|found|is required|installed).{0,60})",
         FailureCause.BROKEN_IMAGE,
         "The image's parts do not fit together: {what}",
         _MISSING_PART_REMEDY,
         needle=(
-            "library not found: ",
-            "ailed to load ",
-            "unable to load shared library",
-            "unable to find backend library",
-            "mismatches the version that was used to compile",
-            "GLIBC",
-            "CXXABI",
-            "libcudart",
-            "' has no attribute '",
-            "Tried to instantiate class '",
-            "' is not subscriptable",
-            "' object is not subscriptable",
-            "for |: 'type' and",
-            "' object has no attribute '",
+            *("library not found: ", "ailed to load ", "unable to load shared library"),
+            *("unable to find backend library", "mismatches the version that was used to compile", "GLIBC", "CXXABI"),
+            *("libcudart", "' has no attribute '", "Tried to instantiate class '", "' is not subscriptable"),
+            *("' object is not subscriptable", "for |: 'type' and", "' object has no attribute '"),
             *(": cannot open shared object file", ": file too short", ": invalid ELF header"),
             "A module that was compiled using NumPy 1.x cannot be run in NumPy 2",
             "DistributionNotFound:",
-            "No module named",
             "cannot import name '",
             "numpy.dtype size changed",
             "require",
@@ -1056,12 +1060,8 @@ MEMORY_WORDS = (
         "Take a smaller share of the memory for the KV cache, a smaller context or batch, or a smaller model; stop what else "
         "uses the GPU.",
         needle=(
-            "CUBLAS_STATUS_",
-            ": out of memory",
-            "code=2(cudaErrorMemoryAllocation)",
-            "cuda failed with error 2",
-            "Executor creation failed due to insufficient GPU memory",
-            "not enough GPU video memory",
+            *("CUBLAS_STATUS_", ": out of memory", "code=2(cudaErrorMemoryAllocation)", "cuda failed with error 2"),
+            *("Executor creation failed due to insufficient GPU memory", "not enough GPU video memory"),
         ),
     ),
     failure_rule(
@@ -1073,13 +1073,8 @@ MEMORY_WORDS = (
         "The context does not fit into the KV cache[: {wants} tokens needed, {has} fit].",
         "Lower the context[ to {has}], or give the engine a larger share of the memory.",
         needle=(
-            "max seq len (",
-            "No available memory for the cache blocks",
-            "Impossible to fit ",
-            "Can't allocate primary blocks",
-            "memory for ",
-            " left for ",
-            "KV cache ",
+            *("max seq len (", "No available memory for the cache blocks", "Impossible to fit "),
+            *("Can't allocate primary blocks", "memory for ", " left for ", "KV cache "),
         ),
     ),
 )
@@ -1117,6 +1112,15 @@ DISTRIBUTED_FAILURES = (
         "Read the log of that program: it says why. Give it more time only if it was still loading.",
         needle=(" did not ", " didn't ", " failed to ", " never ", " has not ", "out waiting "),
         weight=FailureWeight.EXCEPTION,
+    ),
+    failure_rule(
+        r"Watchdog caught collective operation timeout: WorkNCCL\((?:.*?OpType=(?P<op>\w+))?(?:.*? ran for (?P<time>\d{1,12}) milliseconds)?",
+        FailureCause.NCCL,
+        "The ranks waited for each other in vain[ (in {op})][, {time} ms]: one of them did not take part, or its data did not arrive.",
+        "Look at the log of each rank: one that failed, or still loads or compiles, is why. Else check the link between the nodes (sparkctl "
+        "doctor), NCCL_SOCKET_IFNAME, NCCL_IB_HCA and GLOO_SOCKET_IFNAME on both; with env.NCCL_DEBUG: INFO the log names the reason.",
+        needle="Watchdog caught collective operation timeout: WorkNCCL(",
+        weight=FailureWeight.LIKELY,
     ),
     failure_rule(
         r"Some NCCL operations have (?P<watch>failed or timed out)|(?:^|\] )(?P<late>Timeout at NCCL work: \d{1,12})"
@@ -1162,10 +1166,8 @@ DISTRIBUTED_FAILURES = (
         "The log of rank 0, or of the rank that ended first, says why.",
         needle=(
             "Connection was likely closed. Did the remote server shutdown or crash",
-            "TCPStore server has shut down too early",
-            "failed to recv, got 0 bytes",
-            "recvValue failed on SocketImpl",
-            "sendBytes failed on SocketImpl",
+            *("TCPStore server has shut down too early", "failed to recv, got 0 bytes"),
+            *("recvValue failed on SocketImpl", "sendBytes failed on SocketImpl"),
         ),
         weight=FailureWeight.DEATH,
         at_any_level=True,
@@ -1225,6 +1227,15 @@ DISTRIBUTED_FAILURES = (
     ),
 )
 MODEL_WORDS = (
+    failure_rule(
+        r"^Unsupported ONNX data type: (?P<type>\S.{0,40})|\bFailed to parse onnx file\b",
+        FailureCause.MODEL_FILES,
+        "TensorRT cannot read the ONNX model[: it has no counterpart of the number type {type}].",
+        "Export the model again: each output with a type (UNKNOWN means that the export left it out), with no FLOAT64 or STRING, and with an "
+        "opset that this TensorRT has.",
+        needle=("Unsupported ONNX data type: ", "Failed to parse onnx file"),
+        weight=FailureWeight.LIKELY,
+    ),
     failure_rule(
         r"draft model vocab (?:type )?must match target model|assert all\(vocab_sizes\[0\] == vocab_size",
         FailureCause.DRAFT_MISMATCH,
@@ -1434,12 +1445,8 @@ _PROGRAM_DEATHS = (
                 f"{name}(): "
                 for name in ("free", "malloc", "realloc", "calloc", "munmap_chunk", "malloc_consolidate", "sysmalloc")
             ),
-            "double free or corruption",
-            "corrupted size vs",
-            "corrupted double-linked list",
-            "stack smashing detected",
-            "buffer overflow detected",
-            "Fatal glibc error: ",
+            *("double free or corruption", "corrupted size vs", "corrupted double-linked list"),
+            *("stack smashing detected", "buffer overflow detected", "Fatal glibc error: "),
         ),
         weight=FailureWeight.DEATH,
     ),
@@ -1681,7 +1688,7 @@ CRASH_FAILURES = (
         "The engine refused its settings: {what}",
         "Correct args.{flag}, or what it is set together with.[ The message says: {asks}]",
         needle=_EXCEPTION_NEEDLES,
-        worked_out=_quote_asked,
+        worked_out=quote_asked,
         on="args.{flag}",
         weight=FailureWeight.LIKELY,
     ),
@@ -1718,16 +1725,8 @@ CRASH_FAILURES = (
         "[Do what the message asks: {asks}][Correct what the message names{nothing}.]",
         needle=(
             *("lease ", "ou should ", "ou must ", "ou need to ", "ou have to ", "ry to ", "onsider ", "uggest"),
-            "ry increas",
-            "ry decreas",
-            "ry reduc",
-            "ry lower",
-            "ry rais",
-            "ry set",
-            "ry disabl",
-            "ry enabl",
-            "ry remov",
-            "ry us",
+            *("ry increas", "ry decreas", "ry reduc", "ry lower", "ry rais", "ry set", "ry disabl", "ry enabl"),
+            *("ry remov", "ry us"),
             *(f"{begin}{verb}" for begin in ("; ", ". ", ", or ") for verb in _ADVICE_VERBS),
         ),
         worked_out=_quote_advice,
@@ -1794,6 +1793,33 @@ CRASH_FAILURES = (
         "Correct the setting that the message names.",
         needle="validation error",
         weight=FailureWeight.LIKELY,
+    ),
+    failure_rule(
+        r"^(?:[\w.]+\.)?ConnectionResetError: \[Errno 104\] Connection reset by peer",
+        FailureCause.CRASHED,
+        "Another program ended, or closed its connection to this one.",
+        "The last frames above this line say which it is (LMCache, NIXL, Mooncake: another engine, or their server; a download: the "
+        "hub). Its own log says why.",
+        needle="ConnectionResetError: ",
+        weight=FailureWeight.EXCEPTION,
+    ),
+    failure_rule(
+        r"^AssertionError: (?P<what>assert .{0,80}\baccept_token\()",
+        FailureCause.ENGINE_BUG,
+        "The grammar of a structured output does not take a token that the model made under it ({what}…).",
+        "Take another backend for structured outputs, or a newer image. <vLLM: The flag is args.structured-outputs-config (its backend: guidance).>"
+        "<SGLang: The flag is args.grammar-backend (llguidance).>",
+        needle="accept_token(",
+        weight=FailureWeight.LIKELY,
+    ),
+    failure_rule(
+        rf"{EXCEPTION_PREFIX}Received an? (?P<has>\w{{1,80}}) for argument (?P<name>\w{{1,40}}), but an? (?P<wants>.{{1,160}}) was expected",
+        FailureCause.BROKEN_IMAGE,
+        "The image's transformers is another version than the engine was written for: as {name} it takes a {wants}, not a {has}.",
+        _OTHER_TAG_REMEDY,
+        needle=" was expected",
+        on="image",
+        weight=FailureWeight.EXCEPTION,
     ),
     failure_rule(
         rf"^(?:[\w.]+\.)?ConnectionRefusedError: (?P<what>.{{1,200}})|{EXCEPTION_PREFIX}(?P<said>.{{0,300}}?(?:Connect call failed"
@@ -1891,11 +1917,11 @@ CRASH_FAILURES = (
         weight=FailureWeight.EXCEPTION,
     ),
     failure_rule(
-        r"^AttributeError: '?(?P<name>(?=[A-Z])\w{0,60}?(?:Tokenizers?|Processor)(?:Fast|Backend)?)'? (?:object )?has no attribute "
+        r"^AttributeError: '?(?P<name>(?=[A-Z])\w{0,60}?(?:Tokenizers?|Processor)(?:Fast|(?P<new>Backend))?)'? (?:object )?has no attribute "
         r"'?(?P<what>\w{1,60})",
         FailureCause.BROKEN_IMAGE,
         "The image's transformers is another version than the engine, or the model's own code, was written for: {name} has no {what}.",
-        _OTHER_TAG_REMEDY,
+        f"{_OTHER_TAG_REMEDY}[ An image of your own: pip install 'transformers<5', the last without Tokenizers{{new}}.]",
         needle=" has no attribute ",
         on="image",
         weight=FailureWeight.EXCEPTION,
@@ -1914,7 +1940,7 @@ CRASH_FAILURES = (
         r"^what\(\):\s+(?P<what>\S.*)",
         FailureCause.CRASHED,
         "The program ended on an error: {what}",
-        "Read the log around this line.",
+        UNNAMED_REMEDY,
         needle="what(): ",
         weight=FailureWeight.EXCEPTION,
     ),
@@ -1938,7 +1964,7 @@ CRASH_FAILURES = (
     failure_rule(
         r"^(?:builtins\.)?ImportError: (?P<what>\S.{1,300})",
         FailureCause.BROKEN_IMAGE,
-        "The image lacks something that the engine imports: {what}",
+        "Python could not import a part of the program: {what}",
         _MISSING_PART_REMEDY,
         needle="ImportError: ",
         on="image",
@@ -1949,7 +1975,7 @@ CRASH_FAILURES = (
         rf"(?P<what>(?:(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:Error|Exception)|{EXCEPTION_WITHOUT_ERROR}): .*)",
         FailureCause.CRASHED,
         "The engine stopped on an error: {what}",
-        "Read the log around this line.",
+        UNNAMED_REMEDY,
         needle=_EXCEPTION_NEEDLES,
         weight=FailureWeight.EXCEPTION,
     ),
@@ -1966,7 +1992,7 @@ CRASH_FAILURES = (
         r"^(?P<what>(?:AssertionError|KeyboardInterrupt|NotImplementedError|RuntimeError))$",
         FailureCause.CRASHED,
         "The engine stopped on an error: {what}",
-        "Read the log around this line.",
+        UNNAMED_REMEDY,
         needle=("AssertionError", "KeyboardInterrupt", "NotImplementedError", "RuntimeError"),
         weight=FailureWeight.EXCEPTION,
     ),

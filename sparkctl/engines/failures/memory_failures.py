@@ -223,13 +223,12 @@ HOST_MEMORY_FAILURES = (
         weight=FailureWeight.DEATH,
     ),
     failure_rule(
-        _KERNEL_LOG_PREFIX
-        + r"(?:Memory cgroup out of memory|Out of memory): Killed process (?P<pid>\d+) \((?P<name>[^)]*)\)"
-        r"(?:.*?anon-rss:(?P<rss>\d+ ?kB))?",
+        _KERNEL_LOG_PREFIX + r"(?:Memory cgroup out of memory|Out of memory): Killed process (?P<pid>\d+) "
+        r"\((?P<name>(?P<compiler>cicc|ptxas|nvcc|nvlink|cc1plus|cudafe\+\+)?[^)]*)\)(?:.*?anon-rss:(?P<rss>\d+ ?kB))?",
         FailureCause.HOST_OOM_KILL,
         "The kernel's OOM killer ended {name} (process {pid}[, {rss} of its own memory]).",
-        "The machine ran out of memory: let the model use less memory, or stop what else holds memory on the node. "
-        "CUDA memory is not in that figure on a Spark.",
+        "[It was {compiler}, a compiler: let fewer of them run at once (env.MAX_JOBS: 2). ]The machine ran out of memory: let the model use less "
+        "memory, or stop what else holds memory on the node.[ CUDA memory is not in the {rss} on a Spark.]",
         needle="Killed process",
         fatal=True,
     ),

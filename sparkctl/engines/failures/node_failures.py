@@ -38,8 +38,8 @@ _CUDA_FAILURES = (
         r"|^Fatal Python error: Illegal instruction",
         FailureCause.KERNEL_UNSUPPORTED,
         "A kernel of this image uses an instruction that the GB10 lacks.",
-        "Choose another backend for the MoE or FP4 kernels (not flashinfer_cutlass), or take a newer image. NVFP4 checkpoints "
-        "of Qwen3.5 did this on a GB10 (github.com/vllm-project/vllm/issues/35519): FP8 or INT4 ones run.",
+        "Take a newer image, or choose another backend for the kernel (attention, MoE or FP4; not flashinfer_cutlass). If the model is an NVFP4 "
+        "checkpoint, try an FP8 or INT4 one (github.com/vllm-project/vllm/issues/35519).",
         needle=(
             "Fatal Python error: Illegal instruction",
             "an illegal instruction was encountered",
@@ -98,15 +98,22 @@ _FILE_SYSTEM_FAILURES = (
         needle="no space left",
     ),
     failure_rule(
-        rf"{EXCEPTION_PREFIX}.*(?:No space left on device|Disk quota exceeded|database or disk is full|Local disk is full)"
+        rf"{EXCEPTION_PREFIX}.*Disk quota exceeded(?:: '(?P<path>/[^']{{1,120}}))?",
+        FailureCause.DISK_FULL,
+        "The quota of the user or the project on this file system is used up[: {path}]. The disk itself may have room.",
+        "quota -s (Lustre: lfs quota) on the node tells the limit. Remove what is not needed there, or mount a directory on another disk for it. "
+        "<vLLM: If it is a cache, env.VLLM_CACHE_ROOT moves it.>",
+        needle="Disk quota exceeded",
+    ),
+    failure_rule(
+        rf"{EXCEPTION_PREFIX}.*(?:No space left on device(?:: '(?P<path>/[^']{{1,120}}))?|database or disk is full|Local disk is full)"
         r"|: [Nn]o space left on device|^No space left on device|^(?:/\S{1,80}/)?tar: .{1,200}: Wrote only \d+ of \d+ bytes"
         r"|ObjectStoreFullError: |low on resource: ephemeral-storage"
         r"|don't have enough free space in (?P<where>\S{1,200})",
         FailureCause.DISK_FULL,
-        "A disk is full on the node, or the container's shared memory is[ ({where})].",
+        "A disk is full on the node, or the container's shared memory is[ ({where})][: {path}].",
         "Free space (df -h on the node, docker system df; docker builder prune); if /dev/shm is meant, raise container.shm_size.",
         needle=(
-            "Disk quota exceeded",
             "o space left on device",
             "database or disk is full",
             "Local disk is full",
@@ -188,11 +195,13 @@ _FILE_SYSTEM_FAILURES = (
         needle="ddress already in use (addr='ipc://",
     ),
     failure_rule(
-        rf"^(?:ERROR:\s+|[\w.]*Error: )?\[Errno (?:98|48|10048)\]|{EXCEPTION_PREFIX}.*[Aa]ddress already in use"
+        r"^(?:ERROR:\s+)?(?:\[Errno (?:98|48|10048)\] )?error while attempting to bind on address \('[^']{0,80}', (?P<asked>\d{1,5})[),]"
+        rf"|{EXCEPTION_PREFIX}(?:\[Errno (?:98|48|10048)\] )?error while attempting to bind on address \('[^']{{0,80}}', (?P<number>\d{{1,5}})[),]"
+        rf"|^(?:ERROR:\s+|[\w.]*Error: )?\[Errno (?:98|48|10048)\]|{EXCEPTION_PREFIX}.*[Aa]ddress already in use"
         r"|couldn't bind HTTP server socket, hostname: (?!\S{0,200}/|\S{1,200}\.sock\b)"
         r"|server socket has failed to listen on any local network address"
         r"|^(?:\w{1,20}: )?Failed to bind to address (?P<bare>\S{1,80})"
-        r"|\[Errno 10048\] error while attempting to bind|: bind: (?:address already in use|Only one usage of each socket address)"
+        r"|: bind: (?:address already in use|Only one usage of each socket address)"
         r"|^(?:\w{1,40}(?:\(\))?:? ){0,3}(?:bind|listen)\w{0,3}(?:\(\))?:? (?:failed|error)?:? ?[Aa]ddress already in use"
         r"|failed to bind host port (?:for )?(?P<host>\S+?)(?:/\w{3,4})?(?:$|:? address already in use)"
         r"|Bind for (?P<bind>\S+) failed: port is already allocated"
@@ -201,13 +210,14 @@ _FILE_SYSTEM_FAILURES = (
         rf"|{EXCEPTION_PREFIX}port\w{{0,20}} at (?P<base>\d{{1,5}}) is not available in "
         rf"|{EXCEPTION_PREFIX}.{{0,60}}(?:Cannot find empty port in range|Failed to bind to address (?P<grpc>\S{{1,80}}))",
         FailureCause.PORT_IN_USE,
-        "The port[ {port}][ {base}][ ({host})][ ({bind})][ ({exposed})][ ({socket})][ ({grpc})][ ({bare})] is in use by another process.",
-        "Stop the other process (ss -ltnp on the node shows it), or choose another port.",
+        "The port[ {asked}][ {number}][ {port}][ {base}]"
+        "[ ({host})][ ({bind})][ ({exposed})][ ({socket})][ ({grpc})][ ({bare})] is in use by another process.",
+        "Stop the other process (on the node ss -ltnp shows it, or docker ps the container that has it), or choose another port.",
         needle=(
             *("failed: port is already allocated", "[Errno 98]", "[Errno 48]", "[Errno 10048]", "AddrInUse"),
-            *("Cannot find empty port in range", "Failed to bind to address ", "already in use", "already used"),
-            *("already taken", "already bound", "not available", "unavailable", "couldn't bind HTTP server socket"),
-            *("ddress already in use", "Only one usage of each socket address"),
+            *("Cannot find empty port in range", "error while attempting to bind on", "Failed to bind to address "),
+            *("already in use", "already used", "already taken", "already bound", "not available", "unavailable"),
+            *("couldn't bind HTTP server socket", "ddress already in use", "Only one usage of each socket address"),
             *("failed to listen on any local network address", "failed to bind host port "),
             "Ports are not available: exposing port ",
         ),
@@ -389,15 +399,15 @@ RANK_FAILURES = (
         weight=FailureWeight.DEATH,
     ),
     failure_rule(
-        r"Watchdog caught collective operation timeout: WorkNCCL\((?:.*?OpType=(?P<op>\w+))?|NCCL error in: (?P<where>\S+)"
+        r"NCCL error in: (?P<where>\S+)"
         rf"|{EXCEPTION_PREFIX}.*NCCL (?:error|operation)|^(?:[\w.]+: )?(?P<code>nccl(?:SystemError|InternalError|RemoteError"
         r"|UnhandledCudaError|InvalidUsage))\b",
         FailureCause.NCCL,
-        "NCCL, which connects the ranks, failed[ ({code})][ (in {op})].",
+        "NCCL, which connects the ranks, failed[ ({code})].",
         _CHECK_LINK,
         needle=(
             *("InternalError", "InvalidUsage", "NCCL error", "NCCL operation", "RemoteError", "SystemError"),
-            *("UnhandledCudaError", "Watchdog caught collective operation timeout: WorkNCCL("),
+            "UnhandledCudaError",
         ),
         weight=FailureWeight.DEATH,
     ),

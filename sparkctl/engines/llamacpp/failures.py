@@ -35,6 +35,7 @@ MEMORY_FAILURES = (
         f"Lower args.ubatch-size or {CONTEXT_FIELD}. {DROP_CACHES_REMEDY}",
         needle="failed to allocate compute",
         on="args.ubatch-size",  # not fatal: the server may try again, without pipeline parallelism
+        weight=FailureWeight.LIKELY,  # a line before it may say how much was asked for
     ),
     failure_rule(
         r"^ggml_aligned_malloc: insufficient memory \(attempted to allocate (?P<size>[\d.]+ \w+)\)",
@@ -401,7 +402,8 @@ FORMAT_FAILURES = (
         r"invalid magic characters|invalid magic number|failed to read magic",
         FailureCause.MODEL_FILES,
         "The file is not a GGUF.",
-        "Give the .gguf file itself, not its directory: llama.cpp reads no safetensors, and a 'not found' page is not a model.",
+        "Give the .gguf file itself, not its directory: llama.cpp reads no safetensors. head -c 99 FILE shows a web page "
+        "that a failed download left in the model's place.",
         needle=("invalid magic", "failed to read magic"),
         on=_MODEL_PATH_FIELD,
         fatal=True,
@@ -436,6 +438,31 @@ FORMAT_FAILURES = (
     ),
 )
 FLAG_FAILURES = (
+    failure_rule(
+        r"\b(?P<what>this custom template is not supported)",
+        FailureCause.BAD_VALUE,
+        "The chat template is none of those that llama.cpp knows: {what}",
+        "Set args.jinja: true, which reads any, or args.chat-template to one that it knows (chatml).",
+        needle="custom template is not supported",
+        on="args.chat-template",
+    ),
+    failure_rule(
+        r"\bInvalid diff: now finding less tool calls",
+        FailureCause.ENGINE_BUG,
+        "llama.cpp's reader of tool calls lost one while it streamed an answer, and the server ended.",
+        "Take a newer build. Until then ask without stream where tools are given.",
+        needle="now finding less tool calls",
+    ),
+    failure_rule(
+        r"^error: invalid argument: (?P<program>(?:/\S{0,100}/)?(?:(?:ba|da|z)?sh|python[\d.]{0,5}|llama-server|server))$",
+        FailureCause.UNKNOWN_FLAG,
+        "llama-server was given the program {program} as an argument: it is the image's entrypoint itself.",
+        "Leave {program} out, and give args alone. If a shell has to run first, set container.entrypoint to {program} (docker run "
+        "--entrypoint).",
+        needle="invalid argument",
+        on="container.entrypoint",
+        fatal=True,
+    ),
     failure_rule(
         rf"^error: invalid argument: {_FLAG_PATTERN}",
         FailureCause.UNKNOWN_FLAG,

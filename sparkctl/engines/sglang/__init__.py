@@ -34,7 +34,9 @@ _WEIGHT_ONLY_TEXT = "this checkpoint weight-only via FP4 Marlin"
 
 
 def _server_args_fact(key: str, value: str, name: EngineFactName, says: str = "{it}") -> FactRule:
-    return fact_rule("server_args=", rf"[ ({{]'?{key}(?:'\s*: |=)(?!None\b|'auto'){value}", name, says)
+    # Without an algorithm the numbers of drafts are only defaults. Its setting stands before theirs.
+    given = r"[ ({]'?speculative_algorithm(?:'\s*: |=)'.*" if key.startswith("speculative_") else ""
+    return fact_rule("server_args=", rf"{given}[ ({{]'?{key}(?:'\s*: |=)(?!None\b|'auto'){value}", name, says)
 
 
 FACTS = (
@@ -43,15 +45,14 @@ FACTS = (
     ),  # NVIDIA's images
     fact_rule("SGLang version: ", r"version: v?(?P<it>\d[\w.+-]*)", EngineFactName.ENGINE_VERSION, is_guess=True),
     *version_facts("sglang"),
-    # The engine itself never prints its version; the format of its settings tells older from newer versions.
-    fact_rule("server_args=ServerArgs(", "", EngineFactName.ENGINE_VERSION, "0.5.12 or like it", is_guess=True),
-    fact_rule("server_args={", "", EngineFactName.ENGINE_VERSION, "0.5.23 or like it", is_guess=True),
-    fact_rule("Init torch distributed begin", "", EngineFactName.ENGINE_VERSION, "0.5.12 or like it", is_guess=True),
-    fact_rule("Init parallel begin", "", EngineFactName.ENGINE_VERSION, "0.5.23 or like it", is_guess=True),
     _server_args_fact("quantization", r"'(?P<it>[\w-]+)'", EngineFactName.QUANTIZATION),
     _server_args_fact("kv_cache_dtype", r"'(?P<it>\w+)'", EngineFactName.KV_CACHE_DTYPE),
     _server_args_fact("attention_backend", r"'(?P<it>\w+)'", EngineFactName.ATTENTION_BACKEND),
-    _server_args_fact("speculative_algorithm", r"'(?P<it>\w+)'", EngineFactName.SPECULATIVE_METHOD),
+    fact_rule(
+        "server_args=",
+        r"[ ({]'?speculative_algorithm(?:'\s*: |=)'(?P<it>\w+)'",
+        EngineFactName.SPECULATIVE_METHOD,
+    ),
     _server_args_fact(
         "speculative_num_draft_tokens", r"(?P<it>\d+)", EngineFactName.DRAFT_TOKENS, "{it} verified a step"
     ),
@@ -69,7 +70,9 @@ FACTS = (
     fact_rule("Load weight end", r" quant=(?!None)(?P<it>[\w-]+)", EngineFactName.QUANTIZATION),
     fact_rule("Using KV cache dtype: ", r": (?:torch\.)?(?P<it>\w+)", EngineFactName.KV_CACHE_DTYPE),
     fact_rule("KV Cache is allocated", r"dtype: (?:torch\.)?(?P<it>\w+)", EngineFactName.KV_CACHE_DTYPE),
-    fact_rule("KV Cache is allocated", r"#tokens: (?P<it>\d+)", EngineFactName.KV_CACHE_TOKENS),
+    fact_rule("Use sliding window memory pool", r"full_layer_tokens=(?P<it>\d+)", EngineFactName.KV_CACHE_TOKENS),
+    # The sliding window's pool is allocated first; it holds no whole context.
+    fact_rule("KV Cache is allocated", r"#tokens: (?P<it>\d+)", EngineFactName.KV_CACHE_TOKENS, is_guess=True),
     fact_rule("max_total_num_tokens=", r"^max_total_num_tokens=(?P<it>\d+)", EngineFactName.KV_CACHE_TOKENS),
     fact_rule("max_total_num_tokens=", r" max_running_requests=(?P<it>\d+)", EngineFactName.MAX_CONCURRENCY),
     fact_rule("max_total_num_tokens=", r" context_len=(?P<it>\d+)", EngineFactName.CONTEXT_LENGTH),

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 
 from sparkctl.engines.base import FailureWeight, suspect_drafts
+from sparkctl.engines.engine_flags import list_versions, load_catalogue
 from sparkctl.engines.failures import COMMON_CAUSES, CRASH_FAILURES, SIGNAL_DEATHS
+from sparkctl.engines.failures.library_failures import quote_asked
 from sparkctl.engines.failures.memory_failures import cuda_memory_rules
 from sparkctl.engines.log_rules import EXCEPTION_PREFIX, MatchGroups, failure_rule
 from sparkctl.engines.remedies import adapt_rules
@@ -16,6 +18,7 @@ MEMORY_UTILIZATION_FIELD = "args.gpu-memory-utilization"
 _CONTEXT_LENGTH_FIELD = "args.max-model-len"
 _SPECULATION_FIELD = "args.speculative-config"
 _LOWER_SHARE_REMEDY = f"Lower {MEMORY_UTILIZATION_FIELD} (it is a share of all of the node's memory)."
+_SETTING_NAME = re.compile(r"\b[a-z]{1,20}(?:_[a-z\d]{1,20})+\b")
 _MIN_SHARE = 0.3  # below this a smaller share does not help: something else holds the memory
 
 
@@ -26,6 +29,15 @@ def _suggest_utilization(groups: MatchGroups) -> MatchGroups:
     except (ValueError, ZeroDivisionError):
         return {}
     return {"fits": f"{share:.2f}"} if _MIN_SHARE <= share < 1 else {}
+
+
+def _name_setting(groups: MatchGroups) -> MatchGroups:
+    """Return the first flag of vLLM's that a message names as its setting (max_num_seqs), and what the message asks for."""
+    flags = load_catalogue("vllm", list_versions("vllm")[-1]).by_name
+    names = (word.replace("_", "-") for word in _SETTING_NAME.findall(groups.get("what", "")))
+    flag = next((name for name in names if f"--{name}" in flags), None)
+    known = {"other": ""} if flag is None else {"flag": flag} | ({} if "most" in groups else {"alone": ""})
+    return {**quote_asked(groups), **known}
 
 
 def _compare_free_memory(groups: MatchGroups) -> MatchGroups:
@@ -68,6 +80,19 @@ MEMORY_FAILURES = (
         on=MEMORY_UTILIZATION_FIELD,
         fatal=True,
         change=ChangeDirection.RAISE,
+    ),
+    failure_rule(  # it tells so of every start; of one whose own share is nearly all for the graphs it is why
+        r"gpu-memory-utilization=(?P<share>[\d.]{1,8}) is equivalent to \S{1,40}=0\.0\d{0,6} without CUDA graph memory profiling\."
+        r".*?increase --gpu-memory-utilization to (?P<more>0\.\d{1,6})",
+        FailureCause.KV_CACHE_TOO_SMALL,
+        f"vLLM reserves nearly all of the share {{share}} for CUDA graphs: it says to raise {MEMORY_UTILIZATION_FIELD} to {{more}}, or to set "
+        "env.VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS: 0.",
+        f"Set {MEMORY_UTILIZATION_FIELD} to {{more}}, or env.VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS: 0.",
+        needle="without CUDA graph memory profiling",
+        on=MEMORY_UTILIZATION_FIELD,
+        to="{more}",
+        at_any_level=True,
+        warning=True,
     ),
     failure_rule(
         rf"{EXCEPTION_PREFIX}.*No available memory for the cache blocks",
@@ -248,10 +273,10 @@ _ARGUMENT_FAILURES = (
     ),
     failure_rule(
         rf"{EXCEPTION_PREFIX}.*Selected backend (?:AttentionBackendEnum\.)?(?P<name>\w+) is not valid for this configuration\. "
-        r"Reason: (?P<why>.*)",
+        r"Reason: (?P<why>(?:.*?(?P<cache>kv_cache_dtype))?.*)",
         FailureCause.ATTENTION_BACKEND,
         "The attention backend {name} does not do what is asked of it: {why}",
-        "Leave out args.attention-backend, or change what it names (kv_cache_dtype: leave out args.kv-cache-dtype).",
+        "Leave out args.attention-backend: the engine then chooses.[ Or leave out args.kv-cache-dtype, its {cache}.]",
         needle="Selected backend",
         on="args.attention-backend",
         fatal=True,
@@ -259,6 +284,15 @@ _ARGUMENT_FAILURES = (
     ),
 )
 _SETTING_FAILURES = (
+    failure_rule(
+        rf"{EXCEPTION_PREFIX}'(?P<kind>dict|str)' object has no attribute '(?:is_)?kv_(?:transfer|connector|role|buffer)\w{{0,40}}'",
+        FailureCause.BAD_VALUE,
+        "The settings of the KV connector came as a plain {kind}.",
+        "On the command line args.kv-transfer-config takes them as JSON. A program of your own gives LLM() a "
+        "vllm.config.KVTransferConfig.",
+        needle="' object has no attribute '",
+        on="args.kv-transfer-config",
+    ),
     failure_rule(
         rf"{EXCEPTION_PREFIX}\W?(?:[Rr]easoning (?:parser|helper):? '(?P<name>[^']{{1,80}})' not found)",
         FailureCause.BAD_VALUE,
@@ -335,11 +369,14 @@ _VALIDATION_FAILURES = (
         fatal=True,
     ),
     failure_rule(
-        r"validation errors? for \w+: (?:Value error, )?(?P<what>.*?)(?: \[type=.*)?$",
+        r"validation errors? for \w+: (?:Value error, )?(?P<what>.*?(?: (?:\d+ through|at most|no more than) (?P<most>\d+))?)(?: \[type=.*)?$",
         FailureCause.BAD_VALUE,
         "The engine refused its settings: {what}",
-        "Correct the setting it names.",
+        "[Set args.{flag} to {most} or less.][Correct args.{flag}{alone}.][Correct the setting it names{other}.][ The message says: {asks}]",
         needle="validation error",
+        worked_out=_name_setting,
+        on="args.{flag}",
+        to="{most}",
         fatal=True,
     ),
     failure_rule(
@@ -375,9 +412,10 @@ _EXIT_FAILURES = (
         r"|(?:ERROR: |[\w.]*Error: )?Worker proc (?P<worker>\S+) died unexpectedly(?: \(exit code: (?P<code>-?\d+)\))?)"
         r"|\bFailed core proc\(s\): \{'(?P<core>\w{1,40})': (?P<end>-9)\b",
         FailureCause.WORKER_LOST,
-        "The engine core[ {name}][ {core}][ ({worker})] died without a message[ (exit code {code})][ (exit code {end})], as a killed process "
-        "does.",
+        "The engine[{part}][ {name}][ {core}]['s worker {worker}] died without a message"
+        "[ (exit code {code})][ (exit code {end})], as a killed process does.",
         _KERNEL_LOG_REMEDY,
+        worked_out=lambda groups: {} if "worker" in groups else {"part": " core"},
         needle=("unexpectedly", "': -9"),
         on=MEMORY_UTILIZATION_FIELD,
         fatal=True,

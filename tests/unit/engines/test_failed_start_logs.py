@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sparkctl.engines.base import Failure, refine_failure
+from sparkctl.logs.diagnosis import LogDiagnoser
 from sparkctl.model.engine_metrics import EngineFact, EngineFactName
 from sparkctl.model.phase import Phase
 from sparkctl.model.verdict import ChangeDirection, FailureCause
@@ -240,24 +241,18 @@ def test_a_slow_path_is_a_fact_with_a_flag_and_no_failure(engine: str, line: str
 
 
 @pytest.mark.parametrize(
-    ("version", "settings"),
+    "settings",
     [
-        (
-            "0.5.12",
-            "ServerArgs(model_path='/m', context_length=None, quantization='fp8', kv_cache_dtype='auto', attention_backend="
-            "'triton', decode_attention_backend=None, speculative_algorithm='EAGLE', speculative_num_steps=5, "
-            "speculative_num_draft_tokens=20)",
-        ),
-        (
-            "0.5.23",
-            "{'model_path': '/m', 'context_length': None, 'quantization': 'fp8', 'kv_cache_dtype': 'auto', 'attention_backend': "
-            "'triton', 'decode_attention_backend': None, 'speculative_algorithm': 'EAGLE', 'speculative_num_steps': 5, "
-            "'speculative_num_draft_tokens': 20}",
-        ),
+        "ServerArgs(model_path='/m', context_length=None, quantization='fp8', kv_cache_dtype='auto', attention_backend="
+        "'triton', decode_attention_backend=None, speculative_algorithm='EAGLE', speculative_num_steps=5, "
+        "speculative_num_draft_tokens=20)",
+        "{'model_path': '/m', 'context_length': None, 'quantization': 'fp8', 'kv_cache_dtype': 'auto', 'attention_backend': "
+        "'triton', 'decode_attention_backend': None, 'speculative_algorithm': 'EAGLE', 'speculative_num_steps': 5, "
+        "'speculative_num_draft_tokens': 20}",
     ],
     ids=["0.5.12", "0.5.23"],
 )
-def test_sglang_tells_how_it_runs(version: str, settings: str) -> None:
+def test_sglang_tells_how_it_runs(settings: str) -> None:
     log = (
         f"[2026-05-02 10:00:00] server_args={settings}\n"
         "[2026-05-02 10:00:01] Load weight begin. avail mem=111.87 GB\n"
@@ -268,7 +263,6 @@ def test_sglang_tells_how_it_runs(version: str, settings: str) -> None:
     reading = read_engine_log("sglang", log)
     assert EngineFact(EngineFactName.ATTENTION_BACKEND, "triton") in reading.facts
     assert list_facts(reading) == {
-        EngineFactName.ENGINE_VERSION: f"{version} or like it",
         EngineFactName.QUANTIZATION: "fp8",
         EngineFactName.ATTENTION_BACKEND: "triton",
         EngineFactName.SPECULATIVE_METHOD: "EAGLE",
@@ -281,3 +275,26 @@ def test_sglang_tells_how_it_runs(version: str, settings: str) -> None:
         EngineFactName.MAX_CONCURRENCY: "48",
         EngineFactName.CONTEXT_LENGTH: "8192",
     }
+
+
+def test_sglang_tells_the_tokens_of_a_whole_context_and_of_its_own_drafts_only() -> None:
+    # from jethac/dgx-spark-hijinks (a GB10), the settings cut
+    log = (
+        "SGLang Version 0.5.11+05fb6a52\n"
+        "[2026-06-12 05:33:36] server_args=ServerArgs(model_path='google/gemma-4-E2B-it', speculative_algorithm=None, "
+        "speculative_num_steps=5, speculative_eagle_topk=8, speculative_num_draft_tokens=64)\n"
+        "[2026-06-12 04:56:17] KV Cache is allocated. dtype: torch.float4_e2m1fn_x2, #tokens: 2814460, K size: 10.57 GB\n"
+    )
+    pool = "[2026-06-12 04:56:15] Use sliding window memory pool. full_layer_tokens=3518075, swa_layer_tokens=2814460\n"
+    end = "[2026-06-12 05:37:04] max_total_num_tokens=3515698, chunked_prefill_size=8192, context_len=131072\n"
+    for more, tokens in (("", "2814460"), (pool, "3518075"), (end, "3515698")):
+        found = LogDiagnoser()
+        for line in (log + more).splitlines():
+            found.feed_raw_line(line)
+        facts = {fact.name: fact.value for fact in found.build_diagnosis().facts}
+        assert facts == {
+            EngineFactName.KV_CACHE_DTYPE: "float4_e2m1fn_x2",
+            EngineFactName.KV_CACHE_TOKENS: tokens,
+            **({EngineFactName.CONTEXT_LENGTH: "131072"} if more is end else {}),
+        }
+        assert found.build_diagnosis().version == "0.5.11+05fb6a52"

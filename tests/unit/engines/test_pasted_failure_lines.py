@@ -19,7 +19,9 @@ from tests.unit.engines.engine_log_reading import read_engine_log
 _DAEMON = "docker: Error response from daemon: "
 _HUB = "for url: https://huggingface.co/api/models/a/b"
 _WORKER = "(EngineCore pid=77) RuntimeError: Worker failed with error '"
-_SETTINGS = "[2026-05-02 10:13:09] server_args=ServerArgs(model_path='/m', speculative_algorithm="
+_SETTINGS = (
+    "[2026-05-02 10:13:09] server_args=ServerArgs(model_path='/m', attention_backend='triton', speculative_algorithm="
+)
 _NONE_AND_INT = "TypeError: '>' not supported between instances of 'NoneType' and 'int'"
 _FRACTION, _KV_FRACTION = "args.mem-fraction-static", "args.kv_cache_free_gpu_memory_fraction"
 
@@ -1323,7 +1325,7 @@ def test_what_every_program_may_print_gets_no_advice_for_another_engine(line: st
         ),
         (
             "/tmp/tmp1/main.c:3:10: fatal error: stddef.h: No such file or directory",
-            "stddef.h: No such file or directory (main.c:3:10)",
+            "lacks a part that it needs to compile kernels at the start: fatal error: stddef.h",
         ),
     ],
 )

@@ -891,7 +891,7 @@ def test_a_port_that_uvicorn_could_not_bind_is_told_of_its_start() -> None:
     log = "INFO:     Application startup complete.\nERROR:    [Errno 98] error while attempting to bind on address ('0.0.0.0', 8000): "
     verdict = diagnose_bytes(io.BytesIO(f"{log}address already in use\n".encode()), "it", None).diagnosis.verdict
     assert verdict is not None
-    assert verdict.summary == "The port is in use by another process."
+    assert verdict.summary == "The port 8000 is in use by another process."
 
 
 def test_every_cause_that_a_log_shows_has_an_example_and_is_read_from_it() -> None:

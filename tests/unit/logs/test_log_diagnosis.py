@@ -125,6 +125,25 @@ def test_another_cause_contributes() -> None:
     assert found.verdict.contributing[0].evidence[0].line == 5
 
 
+def test_what_a_program_says_before_its_settings_is_of_the_same_run() -> None:
+    # from jethac/dgx-spark-hijinks (a GB10)
+    banner = (
+        "SGLang Version 0.5.11+05fb6a52",
+        "ERROR: This container was built for NVIDIA Driver Release 595.58 or later, but",
+        "       version 580.159.03 was detected and compatibility mode is UNAVAILABLE.",
+        "[2026-05-01 09:59:59] Hybrid swa model: self.hf_config.architectures=['Gemma4ForConditionalGeneration']",
+    )
+    found = diagnose_lines(*banner, *SGLANG)
+    assert (found.runs, found.before, found.ready, found.verdict) == (1, None, True, None)
+    alone = diagnose_lines(*banner[:3])
+    assert alone.verdict is not None
+    assert alone.verdict.cause is FailureCause.DRIVER_MISMATCH
+    # vLLM in a server of one's own, whose HTTP server starts first
+    own = diagnose_lines("INFO:     Started server process [2163909]", *VLLM)
+    assert (own.runs, own.ready) == (1, True)
+    assert diagnose_lines(NO_SHARE, *VLLM).runs == 2
+
+
 def test_of_several_runs_the_last_one_counts() -> None:
     found = diagnose_lines(*SGLANG[:4], OOM, AFTER, *SGLANG)
     assert (found.runs, found.run_began, found.ready, found.verdict) == (2, 7, True, None)
@@ -288,18 +307,22 @@ def test_an_engine_that_dies_at_work_of_what_no_rule_knows_has_crashed(odd: str)
     for log, number in ((vllm, 11), (sglang, 13), ((*sglang[:-1], AFTER), 13)):
         for found in (diagnose_lines(*log), diagnose_bytes("\n".join([*log, ""]).encode())):
             assert found.verdict is not None, log
-            assert (found.ready, found.verdict.cause, found.is_stopped) == (True, FailureCause.CRASHED, False)
+            assert (found.ready, found.verdict.cause, found.stopped_at is not None) == (
+                True,
+                FailureCause.CRASHED,
+                False,
+            )
             assert (found.verdict.evidence[0].line, found.verdict.evidence[0].text) == (number, odd)
             assert found.verdict.summary.startswith("While serving: ")
 
 
 def test_what_its_parts_say_of_each_other_while_a_server_stops_is_no_end() -> None:
     found = diagnose_lines(*VLLM, SERVING, *STOPPED, DEAD)
-    assert (found.verdict, found.ready, found.is_stopped) == (None, True, True)
+    assert (found.verdict, found.ready, found.stopped_at is not None) == (None, True, True)
     assert (
         diagnose_lines(*VLLM, SERVING, STOPPED[0], DEAD, CORE + "EngineCore encountered a fatal error.").verdict is None
     )
-    assert not diagnose_lines(*VLLM, SERVING).is_stopped
+    assert diagnose_lines(*VLLM, SERVING).stopped_at is None
 
 
 def test_an_error_in_a_models_own_text_is_none_of_the_engine() -> None:

@@ -134,12 +134,12 @@ def test_a_stop_while_it_loads_is_no_failure() -> None:
         None,
     )
     found = diagnose_lines([*VLLM_START, *INTERRUPTED]).build_diagnosis()
-    assert (found.verdict, found.is_stopped, found.ready) == (None, True, False)
+    assert (found.verdict, found.stopped_at is not None, found.ready) == (None, True, False)
 
 
 def test_what_its_parts_say_of_each_other_while_it_stops_is_no_failure() -> None:
     found = diagnose_lines([*VLLM_READY, *SHUTDOWN, "INFO:     Application shutdown complete."]).build_diagnosis()
-    assert (found.verdict, found.is_stopped, found.ready) == (None, True, True)
+    assert (found.verdict, found.stopped_at is not None, found.ready) == (None, True, True)
     tail = analyze_lines("vllm", *VLLM_READY[-1:], *SHUTDOWN)  # of which the ready line was cut off
     assert tail.stopped is not None
     assert tail.fatal_line is None
@@ -158,7 +158,7 @@ def test_a_core_that_was_killed_is_lost_though_the_front_shuts_down_then(death: 
     ).build_diagnosis()
     assert found.verdict is not None
     assert found.verdict.cause is FailureCause.WORKER_LOST
-    assert not found.is_stopped
+    assert found.stopped_at is None
 
 
 def test_uvicorns_words_before_it_is_ready_are_no_stop() -> None:
