@@ -397,7 +397,7 @@ _TOOLKIT_WARNINGS = (
 _OTHER_COMPILER = (
     "Take a newer image[: most often its {triton} is older than the GPU (a GB10 is sm_121), or the kernel uses a number format that the GPU "
     "does not have], or choose another backend for the kernel. <vLLM: The flags are args.attention-backend[ (TRITON_ATTN needs no {nvcc})] "
-    "and, for experts, args.moe-backend[ (triton needs no {nvcc})].><SGLang: The flags are args.attention-backend and, for experts, "
+    "and, for experts, args.moe-backend[ (triton needs no {nvcc})].> <SGLang: The flags are args.attention-backend and, for experts, "
     "args.moe-runner-backend[ (triton needs no {nvcc})].>"
 )
 
@@ -1807,7 +1807,7 @@ CRASH_FAILURES = (
         r"^AssertionError: (?P<what>assert .{0,80}\baccept_token\()",
         FailureCause.ENGINE_BUG,
         "The grammar of a structured output does not take a token that the model made under it ({what}…).",
-        "Take another backend for structured outputs, or a newer image. <vLLM: The flag is args.structured-outputs-config (its backend: guidance).>"
+        "Take another backend for structured outputs, or a newer image. <vLLM: The flag is args.structured-outputs-config (its backend: guidance).> "
         "<SGLang: The flag is args.grammar-backend (llguidance).>",
         needle="accept_token(",
         weight=FailureWeight.LIKELY,

@@ -228,7 +228,7 @@ HOST_MEMORY_FAILURES = (
         FailureCause.HOST_OOM_KILL,
         "The kernel's OOM killer ended {name} (process {pid}[, {rss} of its own memory]).",
         "[It was {compiler}, a compiler: let fewer of them run at once (env.MAX_JOBS: 2). ]The machine ran out of memory: let the model use less "
-        "memory, or stop what else holds memory on the node.[ CUDA memory is not in the {rss} on a Spark.]",
+        "memory, or stop what else holds memory on the node.[ On a Spark the {rss} do not count CUDA memory.]",
         needle="Killed process",
         fatal=True,
     ),
