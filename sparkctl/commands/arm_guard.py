@@ -157,10 +157,8 @@ def arm_guard(ctx: CommandContext, request: ArmGuard) -> AsyncGenerator[Event, N
         if not armed and request.instance is not None:
             raise build_missing_instance_error(request.instance, (), where)
         if not armed:
-            raise OperationRefused(
-                f"nothing started by sparkctl is running on {where}; there is nothing to guard",
-                "see what runs: sparkctl status",
-            )
+            what = f"nothing started by sparkctl is running on {where}; there is nothing to guard"
+            raise OperationRefused(what, "see what runs: sparkctl status")
         until = format_date_time(ctx.clock.unix_time() + (request.rule.limit or 0))
         message = (
             f"guarded until {until}, stopped below {format_size(request.rule.floor)} available: {', '.join(armed)}"

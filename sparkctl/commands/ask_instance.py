@@ -65,7 +65,8 @@ async def _check(ctx: CommandContext, request: CheckInstance, emit: Emit) -> Com
         except (NodeError, DockerError) as error:
             failures.append(error)
             continue
-        _warn_of(ctx, failures, emit)
+        for lost in failures:  # of nodes that could not be asked before
+            emit(WarningEmitted(ctx.clock.unix_time(), NodeName(lost.node), lost.message, lost.hint))
         outcome = Outcome.UNHEALTHY if failed > 0 and request.is_strict else Outcome.DONE
         return build_end(ctx, began, outcome, node=node.name, instance=request.instance)
     if ended is not None and not failures:
@@ -75,14 +76,10 @@ async def _check(ctx: CommandContext, request: CheckInstance, emit: Emit) -> Com
     asked = ", ".join(node.name for node in request.nodes if node.name not in [one.node for one in failures])
     unknown = build_missing_instance_error(request.instance, (), asked)
     if failures:
-        _warn_of(ctx, failures[1:], emit)
+        for lost in failures[1:]:
+            failures[0].told_with(lost)
         raise failures[0].told_with(unknown) if asked and ended is None else failures[0]
     raise unknown
-
-
-def _warn_of(ctx: CommandContext, failures: Sequence[NodeError | DockerError], emit: Emit) -> None:
-    for error in failures:
-        emit(WarningEmitted(ctx.clock.unix_time(), NodeName(error.node), error.message, error.hint))
 
 
 async def _check_container(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from sparkctl.model.engine_metrics import EngineFact, EngineFactName, EngineMetrics, StatsLine
 from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.node import LEAST_TOTAL_BYTES
-from sparkctl.model.phase import Phase, Step
+from sparkctl.model.phase import STEP_NAMES, Phase, Step
 from sparkctl.model.text import lazy_pattern
 from sparkctl.model.text.sanitize import truncate_text
 from sparkctl.model.text.units import GIB, parse_size
@@ -362,7 +362,9 @@ def refine_failure(
         )
     if step is None and not facts:
         return failure  # the log shows neither a start nor a request
-    return replace(failure, summary=f"At the start{f' ({step})' if step else ''}: {failure.summary}")
+    return replace(
+        failure, summary=f"At the start{f' ({STEP_NAMES.get(step, step)})' if step else ''}: {failure.summary}"
+    )
 
 
 def name_what_helps(failure: Failure, step: str | None) -> Failure:

@@ -10,7 +10,7 @@ from functools import cache, lru_cache
 from itertools import chain, islice
 
 from sparkctl.engines import FALLBACK_ENGINE, engine_names, load_engine
-from sparkctl.engines.base import Engine, FailureWeight
+from sparkctl.engines.base import UNNAMED_REMEDY, Engine, FailureWeight
 from sparkctl.engines.line_preparer import find_launcher, prepare_text
 from sparkctl.engines.log_rules import fact_rule
 from sparkctl.logs import verdict_builder
@@ -459,7 +459,7 @@ def _judge_log(analyzer: LogAnalyzer, name: str | None, plan: LaunchPlan | None)
             FailureCause.CRASHED,
             "It never became ready, and its log ends on an error that sparkctl has no name for.",
             unnamed,
-            "Read the log around this line.",
+            UNNAMED_REMEDY,
         )
     if analyzer.was_ready:
         return None
@@ -479,9 +479,9 @@ def _judge_log(analyzer: LogAnalyzer, name: str | None, plan: LaunchPlan | None)
     if last_words is not None and (not is_known or says_it_fails(last_words.text)):
         return _build_likely_verdict(
             FailureCause.CRASHED,
-            f"{'It never became ready' if is_known else 'No known engine wrote this log'}; its last line that looks like an error is the proof.",
+            f"{'It never became ready' if is_known else 'No known engine wrote this log'}; this is its last line that looks like an error.",
             last_words,
-            f"Read the log around this line{'' if is_known else '; --engine names the engine'}.",
+            f"{UNNAMED_REMEDY}{'' if is_known else ' --engine names the engine.'}",
         )
     return None
 

@@ -30,6 +30,16 @@ class Phase(StrEnum):
         return _PHASE_ORDER[self]
 
 
+# Names of steps for people; --json keeps the identifiers.
+STEP_NAMES = {
+    "join": "joining",
+    "http": "HTTP server",
+    "draft": "draft model",
+    "profiling": "measuring memory",
+    "kv-cache": "KV cache",
+    "graphs": "CUDA graphs",
+    "warm-up": "warm-up request",
+}
 _PHASE_ORDER = {phase: place for place, phase in enumerate(Phase)}
 
 

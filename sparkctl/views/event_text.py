@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from sparkctl.model.finding import Severity
 from sparkctl.model.node import NodeName, NodeState
-from sparkctl.model.phase import Phase, Step
+from sparkctl.model.phase import STEP_NAMES, Phase, Step
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.units import GIB, format_clock, format_size
 from sparkctl.model.verdict import LAST_LINE_ORIGIN, FieldChange, Verdict
@@ -59,24 +59,12 @@ _PHASE_NAMES = {
 }
 
 
-# names of steps for people; --json keeps the identifiers
-_STEP_NAMES = {
-    "join": "joining",
-    "http": "HTTP server",
-    "draft": "draft model",
-    "profiling": "measuring memory",
-    "kv-cache": "KV cache",
-    "graphs": "CUDA graphs",
-    "warm-up": "warm-up request",
-}
-
-
 def format_phase_name(phase: Phase) -> str:
     return _PHASE_NAMES.get(phase, str(phase))
 
 
 def format_step_name(step: Step) -> str:
-    return _STEP_NAMES.get(step.name, sanitize_line(step.name))
+    return STEP_NAMES.get(step.name, sanitize_line(step.name))
 
 
 def format_step(step: Step | None, *, has_bar: bool = True) -> str:

@@ -23,7 +23,6 @@ from sparkctl.commands.start.start_preflight import (
     PreflightInspection,
     StartDecision,
     decide_start,
-    refuse_without_image,
 )
 from sparkctl.commands.start.start_request import StartInstance
 from sparkctl.commands.start.start_watch import WatchResult, collect_plan_secrets, require_connection
@@ -34,7 +33,6 @@ from sparkctl.errors import (
     ConnectionLost,
     ContainerNotFound,
     DockerError,
-    ImageNotFound,
     NodeError,
     NodeStarved,
     OperationRefused,
@@ -47,7 +45,7 @@ from sparkctl.logs import start_verdict, verdict_builder
 from sparkctl.model.container import Container, ContainerState
 from sparkctl.model.events import Emit, MemorySampled, PhaseChanged
 from sparkctl.model.launch_plan import PROVED_PROBES, ContainerLabel, LaunchPlan
-from sparkctl.model.missing_part import MissingPart
+from sparkctl.model.missing_part import MissingPart, PartKind
 from sparkctl.model.phase import ExpectedDurations, Phase
 from sparkctl.model.questions import RetryStartQuestion
 from sparkctl.model.text.units import format_duration, format_time_of_day
@@ -209,13 +207,9 @@ class RankStart(RankWatch):
         assert self.measured is not None
         try:
             self.decision = decide_start(
-                self.plan,
-                self.scene,
-                replace=self.request.replace,
-                again=self.request.retry_command,
-                describe_changes=self._describe_changes,
-                propose=self._propose_change,
-            )
+                self.plan, self.scene, replace=self.request.replace, again=self.request.retry_command,
+                describe_changes=self._describe_changes, propose=self._propose_change,
+            )  # fmt: skip
         except PortInUse as busy:
             self.fit.refuse_certain_misfit(self._alone, self.measured, busy)
             raise
@@ -226,19 +220,15 @@ class RankStart(RankWatch):
             await verify_port_access(self.session, self.plan)
 
     def check_parts_and_fit(self) -> None:
-        """Raise what prevents the start of what is not there yet: `ImageNotFound`, or `OperationRefused` where the model
-        is certainly not there whole, or does not fit.
-        """
+        """Raise `OperationRefused` where image or model is certainly not there whole, or it does not fit."""
         if self.decision.attach is not None:
             return
-        assert self.scene is not None
         assert self.measured is not None
-        try:
-            refuse_without_image(self.plan, self.scene, self.request.retry_command, self.request.profile.image_made_by)
-        except ImageNotFound:
-            self.report_missing(self.find_missing())
-            raise
-        self._refuse_without_model()
+        parts = self.find_missing()
+        for part in parts:
+            if part.is_required and (part.kind is PartKind.IMAGE or not self.request.forced):
+                self.report_missing(parts)
+                raise OperationRefused(part.sentence, describe_way_to_get(part, self.plan, self.request.retry_command))
         self.fit.check_fit(self._alone, self.measured, self.decision.stop)
 
     def _describe_changes(self, running: Container) -> str | None:
@@ -249,23 +239,13 @@ class RankStart(RankWatch):
         changes = (change,) if self.request.forced else self._proof.prove_changes(change)
         return None if changes is None else self.request.build_retry_command(*changes)
 
-    def _refuse_without_model(self) -> None:
-        parts = self.find_missing()
-        for part in parts:
-            if part.is_required and not self.request.forced:
-                self.report_missing(parts)
-                raise OperationRefused(part.sentence, describe_way_to_get(part, self.plan, self.request.retry_command))
-
     def find_missing(self) -> tuple[MissingPart, ...]:
         """Return what the inspected node lacks."""
         assert self.scene is not None
         scene = self.scene
+        models = scene.node_inspection.models
         return find_missing_parts(
-            self.request.profile,
-            self._alone,
-            image=scene.image,
-            engine=scene.engine,
-            models=scene.node_inspection.models,
+            self.request.profile, self._alone, image=scene.image, engine=scene.engine, models=models
         )
 
     def report_missing(self, parts: Sequence[MissingPart]) -> None:

@@ -78,8 +78,8 @@ def decide_start(
     describe_changes: Callable[[Container], str | None] = lambda _: None,
     propose: Callable[[FieldChange], str | None] | None = None,
 ) -> StartDecision:
-    """Return what to do, or raise the error of the first obstacle. A missing image is none of them: it may be got, and
-    that takes long, so everything else is told before it (`refuse_without_image`).
+    """Return what to do, or raise the error of the first obstacle. What is missing is none of them: it may be got, and
+    that takes long, so everything else is told before it.
 
     ``again``: the command that repeats the start, for hints. ``describe_changes``: what this start has otherwise than a
     container that runs, in words; None: not known. ``propose``: the command that starts it with a change, None where that
@@ -144,22 +144,6 @@ def _find_containers_of_instance(plan: LaunchPlan, containers: Sequence[Containe
                 else f"remove it yourself (docker rm {plan.container_name}) or give the profile another container.name",
             )
     return found
-
-
-def refuse_without_image(
-    plan: LaunchPlan, inspection: PreflightInspection, again: str, made_by: str | None = None
-) -> None:
-    """Raise `ImageNotFound` where the node has no image that it can run; ``made_by``: as `Profile.image_made_by`."""
-    way = format_pull_hint(plan, again) if made_by is None else format_making_hint(made_by)
-    if inspection.image is None:
-        raise ImageNotFound(plan.node, f"{plan.node} does not have the image {plan.image}", way)
-    machine = inspection.engine.machine
-    if inspection.engine.is_wrong_for(inspection.image):
-        raise ImageNotFound(
-            plan.node,
-            f"the image {plan.image} on {plan.node} is for {inspection.image.architecture}, the node is {machine}",
-            way,
-        )
 
 
 def format_making_hint(made_by: str) -> str:
@@ -336,9 +320,7 @@ def format_transfer_command(words: Sequence[str], source: str, target: str) -> s
 def refuse_different_images(
     words: Sequence[str], plans: Sequence[LaunchPlan], scenes: Sequence[PreflightInspection]
 ) -> None:
-    """Raise where the image is missing on some nodes or differs between them; `decide_start` reports one that is
-    missing on all. ``words`` as in `format_transfer_command`.
-    """
+    """Raise where the image is missing on some nodes or differs between them. ``words`` as in `format_transfer_command`."""
     if all(
         _find_running_container(plan, inspection) is not None for plan, inspection in zip(plans, scenes, strict=True)
     ):

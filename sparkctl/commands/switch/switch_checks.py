@@ -14,7 +14,12 @@ from sparkctl.commands.drop_page_cache import format_sudoers_command
 from sparkctl.commands.start import connectivity_check, node_fit
 from sparkctl.commands.start.connectivity_check import verify_port_access
 from sparkctl.commands.start.launch_plans import build_changed_plan
-from sparkctl.commands.start.missing_parts import build_missing_image, describe_way_to_get, find_missing_models
+from sparkctl.commands.start.missing_parts import (
+    build_missing_image,
+    describe_way_to_get,
+    find_missing_models,
+    find_missing_parts,
+)
 from sparkctl.commands.start.start_needs import list_chain
 from sparkctl.commands.start.start_preflight import (
     PreflightInspection,
@@ -22,8 +27,8 @@ from sparkctl.commands.start.start_preflight import (
     decide_start,
     format_pull_hint,
     format_transfer_command,
+    refuse_different_images,
     refuse_without_docker,
-    refuse_without_image,
 )
 from sparkctl.commands.switch.switch_instance import connect_and_inspect
 from sparkctl.commands.switch.switch_planner import IncomingRank, NodeInventory, is_running_need
@@ -33,7 +38,7 @@ from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext
 from sparkctl.engines.base import EngineRank
 from sparkctl.errors import DockerError, NodeError, NodeStarved, OperationRefused
-from sparkctl.model.container import Container, shorten_id
+from sparkctl.model.container import Container
 from sparkctl.model.events import Emit
 from sparkctl.model.launch_plan import LaunchPlan
 from sparkctl.model.lazy_dataclass import dataclass
@@ -102,7 +107,7 @@ async def run_switch_checks(
         _refuse_missing_mounts(transaction, of, one.plan, inspection)
         _check_drop_caches_right(transaction, one.plan, inspection)
     await gather_or_cancel(*(verify_port_access(transaction.sessions[one.plan.node], one.plan) for one in coming))
-    _refuse_other_image(request.words or (request.profile.name,), launches, scenes[: len(launches)])
+    refuse_different_images(request.words or (request.profile.name,), launches, scenes[: len(launches)])
     for message, hint in warnings:
         transaction.warn(request.nodes[0].name, message, hint)
     files = await gather_or_cancel(*(_check_model_files(transaction, of, one.model_plan) for of, one in every))
@@ -145,7 +150,9 @@ def _check_start_decision(
         replace=False,
         again=request.retry_command,
     )
-    refuse_without_image(launch, inspection, request.retry_command, request.profile.image_made_by)
+    lacks = find_missing_parts(request.profile, launch, image=inspection.image, engine=inspection.engine, models=())
+    for part in lacks:
+        raise OperationRefused(part.sentence, describe_way_to_get(part, launch, request.retry_command))
     for message, hint in decision.warnings:
         transaction.warn(launch.node, message, hint)
 
@@ -169,23 +176,6 @@ def _check_drop_caches_right(
         user = inspection.node_inspection.identity.user if inspection.node_inspection.identity else None
         hint = format_sudoers_command(transaction.sessions[launch.node].node, user)
         transaction.warn(launch.node, "the page cache cannot be dropped without a password here", hint)
-
-
-def _refuse_other_image(
-    words: Sequence[str], launches: Sequence[LaunchPlan], scenes: Sequence[PreflightInspection]
-) -> None:
-    """Refuse different images under one name: ranks of different versions cannot work together."""
-    found = {
-        inspection.image.id: launch.node
-        for launch, inspection in zip(launches, scenes, strict=True)
-        if inspection.image is not None
-    }
-    if len(found) > 1:
-        (one, here), (other, there), *_ = found.items()
-        raise OperationRefused(
-            f"{launches[0].image} is another image on {there} ({shorten_id(other)}) than on {here} ({shorten_id(one)})",
-            format_transfer_command(words, here, there),
-        )
 
 
 def _describe_way_to_complete(transaction: SwitchTransaction, request: SwitchInstance, launch: LaunchPlan) -> str:

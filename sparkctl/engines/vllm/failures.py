@@ -431,6 +431,17 @@ _EXIT_FAILURES = (
         weight=FailureWeight.DEATH,
     ),
     failure_rule(
+        r"No heartbeat received from MQLLMEngine",
+        FailureCause.WEDGED,
+        "The engine's process did not answer the API server in time.",
+        "Raise env.VLLM_RPC_TIMEOUT (milliseconds; 10000 without it): a long prompt may keep the engine that long. If that does not help, look "
+        f"for an error above. {_SILENT_WORKER_REMEDY}",
+        needle="No heartbeat received from MQLLMEngine",
+        on="env.VLLM_RPC_TIMEOUT",
+        fatal=True,
+        weight=FailureWeight.DEATH,
+    ),
+    failure_rule(
         r"^Engine iteration timed out\b|^(?:[\w.]+: )?Execution of the model timed out after (?P<seconds>[\d.]{1,10}) ?s",
         FailureCause.WEDGED,
         "A step of the engine did not end in time[ ({seconds} s)], and the engine gave up.",

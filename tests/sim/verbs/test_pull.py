@@ -911,7 +911,7 @@ def test_the_pull_comes_before_the_switch_and_a_dry_run_prints_the_line_all_the_
     ran = run_demo("up", *missing, "--set", "port=8011", "--dry-run", "--format", "docker")
     assert ran.returncode == 6
     assert ran.stdout.startswith("docker run ")
-    assert "does not have the image" in ran.stderr
+    assert "the image missing/vllm:1 is not there on spark1" in ran.stderr
 
 
 @pytest.mark.parametrize("flags", [(), ("--pull",)], ids=["asked", "pull"])

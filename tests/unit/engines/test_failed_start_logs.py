@@ -82,7 +82,7 @@ OOM = (
         ("NEXTN", None, "join", False, FailureCause.DRAFT_WORKSPACE, "NEXTN"),
         ("qwen3_5_mtp", None, "draft", False, FailureCause.DRAFT_WORKSPACE, "qwen3_5_mtp"),
         ("NGRAM", "19.11", "weights", False, FailureCause.CUDA_OUT_OF_MEMORY, "At the start"),
-        ("EAGLE", "19.11", "graphs", False, FailureCause.CUDA_OUT_OF_MEMORY, "At the start (graphs)"),
+        ("EAGLE", "19.11", "graphs", False, FailureCause.CUDA_OUT_OF_MEMORY, "At the start (CUDA graphs)"),
         ("EAGLE", "19.11", "weights", True, FailureCause.CUDA_OUT_OF_MEMORY, "While serving"),
     ],
 )
