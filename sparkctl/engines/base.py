@@ -423,7 +423,8 @@ class LogSignature:
 
     Beginnings of prepared lines: ``begins`` of a line that every start prints once, early; ``serving`` of lines that
     only a serving engine prints and that `classify_line` ignores; ``standstill`` of lines that it repeats while its
-    processes wait for each other; ``served`` of lines that report the death of an engine that was ready before.
+    processes wait for each other; ``served`` of lines that show that an engine was ready before; ``loads`` of a line that, after it
+    was ready, only a new start prints.
     """
 
     marks: str | None = None
@@ -432,6 +433,7 @@ class LogSignature:
     serving: tuple[str, ...] = ()
     standstill: tuple[str, ...] = ()
     served: tuple[str, ...] = ()
+    loads: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -777,6 +777,9 @@ class LogAnalyzer:
                 or seen.failure is None
                 or root.failure is None
                 or (seen.failure.weight < FailureWeight.LIKELY and not seen.is_context)
+                or (
+                    seen.failure.cause is FailureCause.TIMED_OUT and seen.number > root.number
+                )  # what had failed was waited for
             ):
                 continue
             if seen.failure.cause is not root.failure.cause:
@@ -1105,6 +1108,8 @@ class LogAnalyzer:
     def _note_turning_point(self, line: LogLine, text: str) -> None:
         """Note that a run, a stop, a traceback or a usage message begins."""
         begins = _list_run_starts(self.engine)
+        if self.was_ready and text.startswith(self.engine.signs.loads):
+            begins = self.engine.signs.loads
         if text.startswith(begins):
             if self.whole:
                 self._begin_run(line, next(begin for begin in begins if text.startswith(begin)))
@@ -1594,7 +1599,7 @@ def _list_run_starts(engine: Engine) -> tuple[str, ...]:
 @cache
 def _list_turning_points(engine: Engine) -> tuple[str, ...]:
     ends = (*STOP_REQUESTS, *SHUTDOWN_PHRASES, *SELF_KILLS)
-    return (*_list_run_starts(engine), *TRACEBACK_STARTS, CAUSES_HEADER, *ends)
+    return (*_list_run_starts(engine), *engine.signs.loads, *TRACEBACK_STARTS, CAUSES_HEADER, *ends)
 
 
 @cache

@@ -43,6 +43,7 @@ _RESTART_LOOP_RUNS = 3  # of which the last is not read to its end: the one befo
 _MAX_UNDECIDED_LINES = 20_000  # lines after which no engine is expected
 _QUOTE_SAMPLE_LINES = 12  # first lines that show whether every line is quoted
 _RECENT_LINES = 40  # lines among which the banner of a starting engine is searched
+_MAX_ACCEPTANCE_LINES = 30  # the last ones: one alone may be of a few tokens
 _ACCEPTANCE_MARKS = ("SpecDecoding metrics: ", "accept len: ")  # in lines that tell how many drafts were accepted
 _SOCKET_MARK = "NCCL INFO Using network Socket"  # where it uses RDMA, it says IB
 # As integers, which compare in half the time.
@@ -100,7 +101,8 @@ class LogDiagnoser:
         self._effect_tables: dict[str, EffectTable] = {}
         self._held: list[str] | None = []  # the first lines of a paste, None once their common quoting is known
         self._quoting = ""
-        self._acceptance: tuple[int, str | bytes] | None = None  # the last line about drafts, and its number
+        # the last lines about drafts, and their numbers
+        self._acceptance: deque[tuple[int, str | bytes]] = deque(maxlen=_MAX_ACCEPTANCE_LINES)
         self._socket_line = 0  # the number of the last line in which NCCL says that it uses sockets
         self.lines = 0
 
@@ -137,7 +139,7 @@ class LogDiagnoser:
         if not self._block:
             self._recent.append(line)
             if any(mark in line.text for mark in _ACCEPTANCE_MARKS):
-                self._acceptance = line.number, line.text
+                self._acceptance.append((line.number, line.text))
             if _SOCKET_MARK in line.text:
                 self._socket_line = line.number
         for analyzer in self._analyzers.values():
@@ -169,9 +171,13 @@ class LogDiagnoser:
         if before:
             block = b"\n".join(self._block[before:])
         # ``in`` is several times as fast as ``rfind``.
-        if (place := max((block.rfind(mark) for mark in _ACCEPTANCE_BYTES if mark in block), default=-1)) >= 0:
-            at = before + block.count(b"\n", 0, place)
-            self._acceptance = self._block_start + at + 1, self._block[at]
+        if any(mark in block for mark in _ACCEPTANCE_BYTES):
+            latest = (
+                (self._block_start + at + 1, self._block[at])
+                for at in reversed(range(before, len(self._block)))
+                if any(mark in self._block[at] for mark in _ACCEPTANCE_BYTES)
+            )
+            self._acceptance.extend(reversed([*islice(latest, _MAX_ACCEPTANCE_LINES)]))
         if _SOCKET_BYTES in block:
             self._socket_line = self._block_start + before + block.count(b"\n", 0, block.rfind(_SOCKET_BYTES)) + 1
 
@@ -301,18 +307,21 @@ class LogDiagnoser:
         )
 
     def _find_acceptance(self, analyzer: LogAnalyzer) -> Iterator[EngineFact]:
-        """Yield how many drafts the model accepted, as the last line of its run tells."""
-        if self._acceptance is None or self._acceptance[0] < max(analyzer.run_began, self._opening_line):
+        """Yield how many drafts the model accepted, as the last lines of its run tell: an interval with many drafts counts more."""
+        first = max(analyzer.run_began, self._opening_line)
+        raws = (raw if isinstance(raw, bytes) else raw.encode() for number, raw in self._acceptance if number >= first)
+        read = (analyzer.engine.parse_stats_line(prepare_raw_line(raw)) for raw in raws)
+        told = [
+            (1.0 if one.drafted is None else one.drafted, one) for one in read if one and one.accept_length is not None
+        ]
+        drafted = sum(weight for weight, _ in told)
+        if not drafted:
             return
-        raw = self._acceptance[1]
-        stats = analyzer.engine.parse_stats_line(prepare_raw_line(raw if isinstance(raw, bytes) else raw.encode()))
-        if stats is None or stats.accept_length is None:
-            return
-        rate = stats.accept_rate
+        length = sum(weight * (one.accept_length or 0) for weight, one in told) / drafted
+        rates = [weight * one.accept_rate for weight, one in told if one.accept_rate is not None]
+        rate = sum(rates) / drafted if len(rates) == len(told) else None
         accepted = "" if rate is None else f", {rate:.0%} of the drafts accepted"
-        yield EngineFact(
-            EngineFactName.DRAFT_ACCEPTANCE, f"{stats.accept_length:.2f} tokens a step{accepted}", share=rate
-        )
+        yield EngineFact(EngineFactName.DRAFT_ACCEPTANCE, f"{length:.2f} tokens a step{accepted}", share=rate)
 
     def _find_network(self, analyzer: LogAnalyzer) -> Iterator[EngineFact]:
         """Yield that the ranks of its run talk over sockets, which is slow and no error."""

@@ -55,7 +55,8 @@ _NO_ERRORS_PATTERN = lazy_pattern.compile(
     re.IGNORECASE,
 )
 DURATION_PATTERN = lazy_pattern.compile(
-    r"(?P<what>.{3,120}?)[ ,.]{1,20}+(?:took|takes|elapsed|finished in)[ =:]+(?P<seconds>\d+(?:\.\d+)?) ?s"
+    # not what two processes wrote into one line
+    r"(?P<what>(?:(?!\bpid=|\b(?:INFO|WARNING|ERROR) \d).){3,120}?)[ ,.]{1,20}+(?:took|takes|elapsed|finished in)[ =:]+(?P<seconds>\d+(?:\.\d+)?) ?s"
 )
 DURATION_WORDS = (" took ", "elapsed", " takes ", "finished in ")
 # uvicorn's access line. The path is a client's text: nothing is searched in it.

@@ -352,6 +352,8 @@ def _format_summary(seen: EvidenceLine, failure: Failure) -> str:
     is_said = failure.summary.startswith("While serving")
     # uvicorn says that its start is complete before it binds the port
     is_serving = seen.serving and failure.cause is not FailureCause.PORT_IN_USE
+    if seen.is_uncaught and failure.cause is FailureCause.BROKEN_IMAGE:
+        is_serving = False  # what a program lacks at its start: another one, or a later run
     return f"While serving: {failure.summary}" if is_serving and not is_said else failure.summary
 
 

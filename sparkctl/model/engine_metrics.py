@@ -248,7 +248,7 @@ class EngineFactName(StrEnum):
     DRAFT_TOKENS = "draft_tokens"  # drafted in each step; SGLang reports the tokens it verifies
     DRAFT_STEPS = "draft_steps"  # passes of the draft model in each step
     DRAFT_TOP_K = "draft_top_k"  # how many branches each of them has
-    DRAFT_ACCEPTANCE = "draft_acceptance"  # in the last line that a log has about it
+    DRAFT_ACCEPTANCE = "draft_acceptance"  # in the last lines that a log has about it
     GPU_CODE = "gpu_code"  # what the program was compiled for, where that is not this GPU
     TRAINED_CONTEXT = "trained_context"  # tokens that the model was trained for, where it runs with more
     NETWORK = "network"  # what connects the ranks, where it is not RDMA

@@ -11,7 +11,7 @@ _TOKEN_FIELD = "env.HF_TOKEN"  # noqa: S105
 _LICENCE_REMEDY = "Accept the model's licence on the hub and set env.HF_TOKEN to a token of that account."
 _HUB_HOSTS = r"(?:huggingface\.co|hf\.co|hf-mirror\.com|modelscope\.cn)"
 # A host of this name is another container, this machine, or the other node: no hub.
-_OTHER_HOST = r"(?!localhost|127\.|10\.|192\.168\.|172\.(?:1[6-9]|2\d|3[01])\.|\[|host\.docker\.internal|[\w-]{1,80}(?:['\":/ ]|$))"
+_OTHER_HOST = r"(?!localhost|0\.0\.0\.0|127\.|10\.|192\.168\.|172\.(?:1[6-9]|2\d|3[01])\.|\[|host\.docker\.internal|[\w-]{1,80}(?:['\":/ ]|$))"
 _PROVIDE_MODEL = "Give the container a way to the hub, or download the model beforehand and mount it."
 # What clients of HTTP say of a server that they did not reach, with its host where they name it.
 _HTTP_FAILURE = (

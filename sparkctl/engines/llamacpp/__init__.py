@@ -90,8 +90,8 @@ _LOG_RULES = LogRules(
 
 # Facts in log lines, by the line's beginning: (fact, pattern with one group).
 _FACT_PATTERNS: dict[str, tuple[tuple[EngineFactName, re.Pattern[str]], ...]] = {
-    "build: ": ((EngineFactName.ENGINE_VERSION, re.compile(r"^build: (\d+) ")),),
-    "build_info: ": ((EngineFactName.ENGINE_VERSION, re.compile(r"^build_info: b?(\d+)")),),
+    "build: ": ((EngineFactName.ENGINE_VERSION, re.compile(r"^build: (?![01] )(\d+) ")),),
+    "build_info: ": ((EngineFactName.ENGINE_VERSION, re.compile(r"^build_info: b?(?![01]\b)(\d+)")),),
     "print_info: arch ": ((EngineFactName.ARCHITECTURE, re.compile(r"= (\S+)")),),
     "print_info: file type": ((EngineFactName.QUANTIZATION, re.compile(r"= (.+)")),),
     "llama_context: n_ctx ": ((EngineFactName.KV_CACHE_TOKENS, re.compile(r"= (\d+)")),),
@@ -243,8 +243,13 @@ class LlamaCppEngine(Engine):
         marks=r"\d+\.\d\d\.\d{3}\.\d{3} [DIWE] |^srv {2,}(?:llama_server|load_model)|llama_model_load|ggml_cuda_|llama_server: "
         r'|^error: invalid argument: -|^error while handling argument "-|^gguf_init_from_file'  # often the whole log
         r"|main: (?:server is listening|model loaded|binding port)|slot (?:launch_slot_|print_timing|update_slots)",
-        hints=("llama-server", "llama.cpp", "llama_"),
+        hints=(
+            "llama-server",
+            "llama.cpp",
+            *(f"llama_{part}" for part in ("model_", "context", "init_", "new_", "kv_", "server")),
+        ),
         begins=("srv  llama_server: initializing", "build: ", "build_info: "),
+        loads=("load_tensors: loading model tensors",),
         serving=("slot ", "srv  update_slots", "srv  log_server_r"),
         served=(
             *("slot launch_slot_", "slot update_slots", "slot print_timing", "srv  update_slots: all slots are idle"),

@@ -234,6 +234,69 @@ def test_an_excerpt_without_a_start_tells_no_duration_of_one() -> None:
     assert diagnose_lines(http, "2026-01-01T06:37:00Z connected").parts == ()
 
 
+def test_a_model_that_llama_server_loads_after_it_was_ready_is_of_a_new_run() -> None:
+    load = "load_tensors: loading model tensors, this can take a while... (mmap = true)"
+    ready = "main: server is listening on http://127.0.0.1:8081 - starting the main loop"
+    first = (
+        "build: 5894 (33f1bb9f) with cc 13.3.0 for x86_64-linux-gnu",
+        load,
+        "llama_context: n_ctx         = 4096",
+        load,
+        ready,
+    )
+    failed = "graph_reserve: failed to allocate compute buffers"
+    found = diagnose_lines(*first, load, "llama_context: n_ctx         = 16384", failed)
+    assert (found.runs, found.run_began, found.ready, found.version) == (2, 6, False, "b5894")
+    assert [one.value for one in found.facts if one.name is EngineFactName.KV_CACHE_TOKENS] == ["16384"]
+    assert diagnose_lines(*first).runs == 1  # a draft model
+    assert (
+        diagnose_lines("build: 1 (ebbf544) with GNU 14.3.0 for Linux x86_64", ready, engine="llamacpp").version is None
+    )
+
+
+def test_a_word_of_a_model_s_class_is_no_engine() -> None:
+    # ComfyUI
+    assert (
+        diagnose_lines("You are using the <class 'transformers.models.llama.tokenization_llama_fast.X'>.").engine
+        is None
+    )
+
+
+def test_two_records_in_one_line_tell_no_duration() -> None:
+    # vLLM 0.8.0 under Ray
+    mixed = (
+        "(RayWorkerWrapper pid=3178) INFO 03-25 08:34:23 [gpu_model_runner.(RayWorkerWrapper pid=3178) INFO 03-25 08:34:23 "
+        "[loader.py:429] Loading weights took 41.61 seconds"
+    )
+    assert diagnose_lines(mixed, engine="vllm").took == ()
+
+
+def test_what_follows_from_a_failure_is_no_other_cause() -> None:
+    # github.com/sgl-project/sglang: its own server, which did not get its port
+    port = "[2024-12-05 17:27:24] ERROR:    [Errno 98] error while attempting to bind on address ('::', 31000, 0, 0): address already in use"
+    asked = (
+        "requests.exceptions.ConnectionError: HTTPConnectionPool(host='0.0.0.0', port=31000): Max retries exceeded with url: "
+        "/get_model_info (Caused by NewConnectionError('Failed to establish a new connection: [Errno 111] Connection refused'))"
+    )
+    late = "TimeoutError: Timed out waiting for engine core processes to start."
+    for engine, lines in (("sglang", (port, asked)), ("vllm", (NO_SHARE, late))):
+        verdict = diagnose_lines(*lines, engine=engine).verdict
+        assert verdict is not None
+        assert verdict.contributing == ()
+
+
+def test_the_acceptance_of_drafts_is_that_of_many_intervals() -> None:
+    record = (
+        "INFO 11-22 10:00:10 [metrics.py:101] SpecDecoding metrics: Mean acceptance length: {}, Accepted: {} tokens, "
+        "Drafted: {} tokens, Avg Draft acceptance rate: {}%"
+    )
+    lines = (record.format("2.50", 150, 300, "50.0"), record.format("1.10", 1, 30, "3.3"))
+    by_block = LogDiagnoser("vllm")
+    by_block.feed_block("".join(f"{line}\n" for line in lines).encode())
+    for found in (diagnose_lines(*lines, engine="vllm"), by_block.build_diagnosis()):
+        assert [fact.value for fact in found.facts] == ["2.37 tokens a step, 46% of the drafts accepted"]
+
+
 def test_of_several_runs_the_last_one_counts() -> None:
     found = diagnose_lines(*SGLANG[:4], OOM, AFTER, *SGLANG)
     assert (found.runs, found.run_began, found.ready, found.verdict) == (2, 7, True, None)
