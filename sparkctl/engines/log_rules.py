@@ -55,6 +55,9 @@ _CPP_MESSAGE = "what(): "  # of an exception that ended a program in C++; indent
 _DRIVER_MESSAGE = "NVRM: "  # the next line of a message of the GPU's driver in the kernel's log; indented
 _TABLE_ROWS = ("Warning  ", "Reason:  ", "Exit Code:  ", "traceback : Signal ")  # of `kubectl describe`, and torchrun
 _STATE_KEYS = ('"OOMKilled":', '"ExitCode":')  # of `docker inspect`
+_CRASH_FRAME = lazy_pattern.compile(
+    r"File \"[^\"]{1,300}/pynccl_wrapper\.py\", line \d+ in "
+)  # not of a traceback: Python's at a signal
 _MESSAGE_STARTS = (_CPP_MESSAGE, _DRIVER_MESSAGE, "ptxas ", *_TABLE_ROWS, *_STATE_KEYS)
 _MAX_KNOWN_LINES = 4096
 _MAX_PREFIXES = 8  # of the last lines: all rules look at one line, then at the next
@@ -162,6 +165,7 @@ _OTHER_GPU_TOOLS = {
 }
 _OTHER_RUNTIME = lazy_pattern.compile(
     r"HIP|hip[EA]|/hip/|ROCm|roc[bd]|HSA_|GPU node-|NRT_|Neuron|NPU|ACL |MUSA|XPU|UR_RESULT|ZE_RESULT|PI_ERROR|vk::|VK_ERROR|Vulkan"
+    r"|model status=\d{3,5} message="
 )
 
 
@@ -646,7 +650,7 @@ def _strip_indentation(line: str) -> str | None:
     were never printed. Source is indented by two spaces and more."""
     stripped = line.lstrip()
     is_source = line.startswith(("  ", "\t")) and not stripped.startswith(_MESSAGE_STARTS)
-    return None if is_source else stripped
+    return None if is_source and _CRASH_FRAME.match(stripped) is None else stripped
 
 
 def loading_signal(step: str) -> LineSignal:

@@ -113,7 +113,7 @@ KERNEL_FAILURES = (
         r"|[\w ]{1,60}kernels? (?:are |is )?unavailable for .{0,80}on (?:the )?current platform"
         r"|[Cc]ould not construct (?:\w{1,20} ){1,3}op with the requested input combination.{0,120}"
         r"|SM_?1[12]\d [\w .-]{1,60} has no [\w -]{0,40}kernel\b.{0,120}"
-        r"|FlashInfer Internal Error: Invalid configuration\b.{0,160}|Unsupported max_mma_\w{1,10}: \d{1,6}"
+        r"|FlashInfer Internal Error: Invalid configuration\b(?!.{0,40}NUM_MMA_).{0,160}|Unsupported max_mma_\w{1,10}: \d{1,6}"
         r"|Unsupported \w{0,40}_backend for \w{1,80}: \S{1,120}\. Expected .{1,160}"
         r"|(?:[Pp]latform|GPU|[Dd]evice) does not support [\w-]{1,40} quantization"
         r"|only supports? sm\d{2,3}\w? and above"
@@ -167,7 +167,7 @@ KERNEL_FAILURES = (
     failure_rule(
         r"(?P<what>\b(?:[Uu]nsupported|[Ii]nvalid|[Uu]nknown) head[_ ]?(?:dim(?:ension)?s?|size)\b.{0,80}"
         r"|\b[Hh]ead[_ ]?(?:dim(?:ension)?|size)\b:? ?=?\d{1,4} (?:is )?(?:not supported|unsupported).{0,120}"
-        r"|[Ff]ailed to dispatch .{0,80}?\bhead_dim:? ?\d{1,4}.{0,40}|NUM_MMA_D_QK=\d.{0,60}"
+        r"|[Ff]ailed to dispatch .{0,80}?\bhead_dim:? ?\d{1,4}.{0,40}|NUM_MMA_D_QK=\d+(?: NUM_\w{1,20}=\d+){0,6}"
         r"|\bonly supports? head[_ ]?dim(?:ension)?s?\b.{0,80})",
         FailureCause.ATTENTION_BACKEND,
         "The attention backend has no kernel for the size of this model's attention heads: {what}",
@@ -408,9 +408,10 @@ def _find_compiler(groups: MatchGroups) -> MatchGroups:
     return {"triton": "Triton"} if is_triton else {"nvcc": "nvcc"}
 
 
-# Headers that a compiler without CUDA's or Python's development files does not find.
+# Headers that a compiler without the development files of CUDA, Python or C does not find.
 _MISSING_HEADER = (
-    r"fatal error: (?:Python\.h|cuda\w*\.h|cu\w{1,30}\.h|nv\w{1,30}\.h|\w+\.cuh?): No such file or directory"
+    r"fatal error: (?:Python\.h|cuda\w*\.h|cu\w{1,30}\.h|nv\w{1,30}\.h|\w+\.cuh?"
+    r"|(?:std\w{2,6}|limits|features|string|math|bits/\S{1,40})\.h): No such file or directory"
 )
 JIT_FAILURES = (
     failure_rule(
@@ -431,8 +432,8 @@ JIT_FAILURES = (
         r"|command '?(?:\S{0,80}/)?(?:gcc|g\+\+|cc|c\+\+|nvcc|clang)'? failed: No such file or directory|failed to open libnvrtc-builtins\S{0,20})",
         FailureCause.JIT_FAILED,
         "The image lacks a part that it needs to compile kernels at the start: {what}",
-        "Take an image with the CUDA toolkit and a C compiler (a devel image), or choose a backend that brings its kernels "
-        "compiled.",
+        "Take an image with the CUDA toolkit and a C compiler with its headers (a devel image; where only gcc's are missing: install "
+        "build-essential), or choose a backend that brings its kernels compiled.",
         needle=(
             *("Assertion error (include_parser.hpp", ": No such file or directory"),
             *("CUDA_HOME environment variable is not set", "Could not find nvcc", "Failed to find C"),
@@ -522,10 +523,13 @@ JIT_FAILURES = (
         weight=FailureWeight.LIKELY,
     ),
 )
-_WITHOUT_GRAPHS = "<vLLM: Set args.enforce-eager for that.> <SGLang: Set args.disable-cuda-graph for that.>"
+_WITHOUT_GRAPHS = "<vLLM: Set args.enforce-eager for that.> <SGLang: Set args.disable-cuda-graph for that.> "
+_WITHOUT_GRAPHS += (
+    "<llama.cpp: env.GGML_CUDA_DISABLE_GRAPHS: 1 leaves them out; the line after the error names the function.>"
+)
 _GPU_FAULT_REMEDY = (
     f"A newer image may not do it. To find the kernel: start without CUDA graphs, and with {{gpu_trace}} the "
-    f"traceback names it. {_WITHOUT_GRAPHS} `dmesg` on the node may "
+    f"program names it. {_WITHOUT_GRAPHS} `dmesg` on the node may "
     "show {gpu_report}."
 )
 
@@ -609,7 +613,7 @@ _CUDA_CALL_FAILURES = (
         r"|(?P<neuron>NRT_EXEC_\w{2,40}|Failed to execute the model status=\d{1,5} message=\S.{0,120})"
         r"|(?P<npu>(?:ACL [\w ]{1,60} failed, |NPU function error: .{1,120}?, )error code(?: is |: ?)5070\d\d)\b",
         FailureCause.GPU_FAULT,
-        "A GPU kernel failed while it ran ([{what}][{bare}][{name}][{other}][{neuron}][{npu}]); nothing here says which.",
+        "A GPU kernel failed while it ran ([{what}][{bare}][{name}][{other}][{neuron}][{npu}]); this line does not say which.",
         _GPU_FAULT_REMEDY,
         needle=(
             *("an illegal ", "misaligned address", "unspecified launch failure", "device-side assert triggered"),
@@ -1580,10 +1584,11 @@ CRASH_FAILURES = (
     ),
     failure_rule(
         rf"{EXCEPTION_PREFIX}(?P<what>.{{0,160}}?(?:must be divisible by (?:the )?(?:tensor|TP|tp|world)|is not divisible by (?:min_thread|tp|tensor)"
-        r"|is not divisible by weight quantization|not aligned with the quantized weight shape).{0,160})",
+        r"|is not divisible by weight quantization|not aligned with the quantized weight shape).{0,80}?"
+        r"(?:(?P<offer>--quantization \w{1,20}).{0,40})?$)",
         FailureCause.BAD_VALUE,
         "The model cannot be split into that many parts: {what}",
-        "Set args.tensor-parallel-size to a number that divides it: 1 on one Spark, 2 on two.",
+        "Set args.tensor-parallel-size to a smaller number, which divides it: 1 does.[ Or try what the message offers: {offer}.]",
         needle=(" divisible by ", "not aligned with the quantized"),
         on="args.tensor-parallel-size",
         weight=FailureWeight.LIKELY,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 
 from sparkctl.engines.base import FailureWeight
 from sparkctl.engines.log_rules import EXCEPTION_PREFIX, FailureRule, MatchGroups, failure_rule
@@ -91,67 +92,39 @@ def cuda_memory_rules(
         r"|[Ff]ailed to allocate (?:GPU|CUDA|device) memory|Not enough (?:GPU )?memory to load"
     )
 
-    def build_cuda_rule(
-        pattern: str, summary: str, needle: str | tuple[str, ...], *, fatal: bool = fatal
-    ) -> FailureRule:
-        return failure_rule(
-            pattern,
-            cause,
-            summary,
-            remedy,
-            needle=needle,
-            on=on,
-            fatal=fatal,
-            weight=weight,
-            change=change,
-            worked_out=_list_other_holders,
-        )
-
+    build_rule = partial(
+        failure_rule, cause=cause, remedy=remedy, on=on, weight=weight, change=change, worked_out=_list_other_holders
+    )
+    words, line = (
+        ("CUDA out of memory", "HIP out of memory"),
+        rf"^(?:Error executing \w{{1,60}} with args .{{1,400}}: )?{numbers}",
+    )
+    allocators = (
+        rf"^(?:torch|cupy|c10)[\w.:]{{0,40}}OutOfMemoryError: |{says}.{{0,60}}Allocation on device ?\d{{0,2}}(?: would exceed|\s*$)"
+        rf"|{says}Out of memory allocating (?P<size>[\d,]+ bytes)|{says}(?:CUDA|HIP) out of memory\.?\s*$"
+    )
+    asked = f"{CUDA_OUT_OF_MEMORY_TEXT[:-1]}[: it tried to allocate {{size}}]."
+    parts = ("OutOfMemoryError: ", "Allocation on device", "Out of memory allocating ", *words)
     return (
-        build_cuda_rule(rf"{says}.*?{numbers}", summary, ("CUDA out of", "HIP out of")),
-        build_cuda_rule(
-            rf"^(?:Error executing \w{{1,60}} with args .{{1,400}}: )?{numbers}",
-            summary,
-            ("CUDA out of memory", "HIP out of memory"),
-            fatal=False,
+        build_rule(rf"{says}.*?{numbers}", summary=summary, needle=("CUDA out of", "HIP out of"), fatal=fatal),
+        build_rule(line, summary=summary, needle=words),
+        build_rule(rf"{says}.*{rejected}", summary=CUDA_OUT_OF_MEMORY_TEXT, needle="preempt", fatal=fatal),
+        build_rule(
+            rf"{says}.*(?:{other})", summary=CUDA_OUT_OF_MEMORY_TEXT, needle=_OUT_OF_MEMORY_NEEDLES, fatal=fatal
         ),
-        build_cuda_rule(rf"{says}.*{rejected}", CUDA_OUT_OF_MEMORY_TEXT, "preempt"),
-        build_cuda_rule(rf"{says}.*(?:{other})", CUDA_OUT_OF_MEMORY_TEXT, _OUT_OF_MEMORY_NEEDLES),
-        # PyTorch's other allocator (cudaMallocAsync), as ComfyUI has it, and CuPy's.
-        build_cuda_rule(
-            rf"^(?:torch|cupy|c10)[\w.:]{{0,40}}OutOfMemoryError: |{says}.{{0,60}}Allocation on device ?\d{{0,2}}(?: would exceed|\s*$)"
-            rf"|{says}Out of memory allocating (?P<size>[\d,]+ bytes)|{says}(?:CUDA|HIP) out of memory\.?\s*$",
-            f"{CUDA_OUT_OF_MEMORY_TEXT[:-1]}[: it tried to allocate {{size}}].",
-            (
-                "OutOfMemoryError: ",
-                "Allocation on device",
-                "Out of memory allocating ",
-                "CUDA out of memory",
-                "HIP out of memory",
-            ),
-            fatal=False,
-        ),
+        build_rule(
+            allocators, summary=asked, needle=parts
+        ),  # PyTorch's other one (cudaMallocAsync), as ComfyUI has it, and CuPy's
         failure_rule(
             _OTHER_DEVICES,
             cause,
             "The GPU ran out of memory[: it was asked for {size}][: it was asked for {asked}].",
             remedy,
             needle=(
-                "OutOfDeviceMemory",
-                "_OUT_OF_",
-                "CL_MEM_OBJECT_ALLOCATION",
-                "ErrorOutOfMemory",
-                "error: out of memory",
-                "NRT_RESOURCE",
-                " out of memory",
-                "Ran out of memory in",
-                "RESOURCE_EXHAUSTED: ",
-                "ResourceExhausted: ",
-                "Allocation Failure",
-                *("aclrtMalloc", "PT_DEVMEM Allocation failed"),
-                "Failed to alloc DEVICE",
-                "ailed to allocate ",
-                "can't malloc ",
+                *("OutOfDeviceMemory", "_OUT_OF_", "CL_MEM_OBJECT_ALLOCATION", "ErrorOutOfMemory"),
+                *("error: out of memory", "NRT_RESOURCE", " out of memory", "Ran out of memory in"),
+                *("RESOURCE_EXHAUSTED: ", "ResourceExhausted: ", "Allocation Failure", "aclrtMalloc"),
+                *("PT_DEVMEM Allocation failed", "Failed to alloc DEVICE", "ailed to allocate ", "can't malloc "),
                 "can't allocate ",
             ),
             worked_out=format_asked_size,
@@ -243,19 +216,9 @@ HOST_MEMORY_FAILURES = (
         "Most likely the machine ran out of memory: dmesg -T | grep -i oom on the node shows it. Let the model use less memory, or "
         "stop what else holds memory there.",
         needle=(
-            "exited with code 137",
-            *exit_code_needles(137),
-            "signal: killed",
-            "terminated by signal 9",
-            "ode -9",
-            "ode: -9",
-            "status -9",
-            "Signals.SIGKILL",
-            "status=9/KILL",
-            "exited on signal 9",
-            "shutdown with signal 9",
-            "Exit Code:    137",
-            "Signal 9 (SIGKILL)",
+            *("exited with code 137", *exit_code_needles(137), "signal: killed", "terminated by signal 9"),
+            *("exited on signal 9", "ode -9", "ode: -9", "status -9", "Signals.SIGKILL", "status=9/KILL"),
+            *("shutdown with signal 9", "Exit Code:    137", "Signal 9 (SIGKILL)"),
         ),
         weight=FailureWeight.DEATH,
     ),
@@ -316,15 +279,9 @@ HOST_MEMORY_FAILURES = (
         f"smaller. {DROP_CACHES_REMEDY} If far more was free (free -h), a limit refused it: the container's (container.options.memory), the node's "
         "vm.overcommit_memory=2, a ulimit. Where RDMA registers memory, raise that: container.options.ulimit: memlock=-1.",
         needle=(
-            "Cannot allocate memory",
-            "MemoryError",
-            "can't allocate memory: you tried to allocate",
-            "std::bad_alloc",
-            "memory allocation of ",
-            "runtime: out of memory",
-            "runtime: cannot allocate",
-            "JavaScript heap out of memory",
-            "model requires more system memory",
+            *("Cannot allocate memory", "MemoryError", "can't allocate memory: you tried to allocate"),
+            *("std::bad_alloc", "memory allocation of ", "runtime: out of memory", "runtime: cannot allocate"),
+            *("JavaScript heap out of memory", "model requires more system memory"),
         ),
         weight=FailureWeight.CONCRETE,
     ),

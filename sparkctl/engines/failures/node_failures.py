@@ -187,6 +187,14 @@ _FILE_SYSTEM_FAILURES = (
         weight=FailureWeight.DEATH,
     ),
     failure_rule(
+        rf"{EXCEPTION_PREFIX}.*[Aa]ddress already in use \(addr='ipc://(?P<path>[^']{{1,200}})'\)",
+        FailureCause.PORT_IN_USE,
+        "Another process listens on the socket {path}.",
+        "Stop that process (another engine in the same container, or with the same /tmp), or give this one another socket. Of LMCache, every "
+        "engine needs its own lmcache_rpc_port (in args.kv-transfer-config: kv_connector_extra_config).",
+        needle="ddress already in use (addr='ipc://",
+    ),
+    failure_rule(
         r"^(?:ERROR:\s+)?(?:\[Errno (?:98|48|10048)\] )?error while attempting to bind on address \('[^']{0,80}', (?P<asked>\d{1,5})[),]"
         rf"|{EXCEPTION_PREFIX}(?:\[Errno (?:98|48|10048)\] )?error while attempting to bind on address \('[^']{{0,80}}', (?P<number>\d{{1,5}})[),]"
         rf"|^(?:ERROR:\s+|[\w.]*Error: )?\[Errno (?:98|48|10048)\]|{EXCEPTION_PREFIX}.*[Aa]ddress already in use"
@@ -206,24 +214,11 @@ _FILE_SYSTEM_FAILURES = (
         "[ ({host})][ ({bind})][ ({exposed})][ ({socket})][ ({grpc})][ ({bare})] is in use by another process.",
         "Stop the other process (on the node ss -ltnp shows it, or docker ps the container that has it), or choose another port.",
         needle=(
-            "failed: port is already allocated",
-            "[Errno 98]",
-            "[Errno 48]",
-            "[Errno 10048]",
-            "AddrInUse",
-            *("Cannot find empty port in range", "error while attempting to bind on"),
-            "Failed to bind to address ",
-            "already in use",
-            "already used",
-            "already taken",
-            "already bound",
-            "not available",
-            "unavailable",
-            "couldn't bind HTTP server socket",
-            "ddress already in use",
-            "Only one usage of each socket address",
-            "failed to listen on any local network address",
-            "failed to bind host port ",
+            *("failed: port is already allocated", "[Errno 98]", "[Errno 48]", "[Errno 10048]", "AddrInUse"),
+            *("Cannot find empty port in range", "error while attempting to bind on", "Failed to bind to address "),
+            *("already in use", "already used", "already taken", "already bound", "not available", "unavailable"),
+            *("couldn't bind HTTP server socket", "ddress already in use", "Only one usage of each socket address"),
+            *("failed to listen on any local network address", "failed to bind host port "),
             "Ports are not available: exposing port ",
         ),
         on="port",
@@ -237,7 +232,7 @@ NODE_FAILURES = DOCKER_FAILURES + _CUDA_FAILURES + _FILE_SYSTEM_FAILURES + OTHER
 _CHECK_OTHER_NODE = "Look at the log of the other node and at the link between the two."
 _CHECK_LINK = (
     "Check the link between the nodes (sparkctl doctor), NCCL_SOCKET_IFNAME, NCCL_IB_HCA and GLOO_SOCKET_IFNAME on both. "
-    f"{_CHECK_OTHER_NODE}"
+    "Look at the log of the other node, too."
 )
 
 RANK_FAILURES = (
@@ -312,40 +307,58 @@ RANK_FAILURES = (
         at_any_level=True,
     ),
     failure_rule(
+        r"RAY_CGRAPH_get_timeout which is currently (?P<seconds>[\d.]+) seconds",
+        FailureCause.RAY,
+        "A step of the model took longer than Ray waits for it ({seconds} seconds).",
+        "Raise env.RAY_CGRAPH_get_timeout above that (300, or 900) on every node, where Ray itself is started. If no time is enough, a worker "
+        "hangs: look at its own log, and at the link between the nodes.",
+        needle="RAY_CGRAPH_get_timeout which is",
+        on="env.RAY_CGRAPH_get_timeout",
+        weight=FailureWeight.DEATH + 1,
+    ),
+    failure_rule(
+        r"(?:^|\s)(?:ray\.(?:exceptions\.)?)?RayChannelTimeoutError: (?:System error: )?(?P<what>[^.]{1,160})",
+        FailureCause.RAY,
+        "Ray waited too long for a worker's answer: {what}.",
+        f"The worker may be alive, and only slow: raise env.RAY_CGRAPH_get_timeout. {_CHECK_OTHER_NODE}",
+        needle="RayChannelTimeoutError",
+        on="env.RAY_CGRAPH_get_timeout",
+        weight=FailureWeight.DEATH,
+    ),
+    failure_rule(  # what Python prints where it crashes
+        r"^File \"[^\"]{1,300}/pynccl_wrapper\.py\", line \d+ in (?P<call>nccl\w{1,40})",
+        FailureCause.NCCL,
+        "The process crashed within NCCL ({call}).",
+        "Take an image with another version of NCCL, the same on every node (env.VLLM_NCCL_SO_PATH names another library). With "
+        "env.NCCL_DEBUG: INFO the log tells what NCCL did before.",
+        needle='/pynccl_wrapper.py", line ',
+        weight=FailureWeight.DEATH + 1,
+        at_any_level=True,
+    ),
+    failure_rule(
         r"Worker exit type: (?P<kind>\w{1,40}) Worker exit detail: (?P<detail>[^.]{1,160})\..{0,80}potential root causes",
         FailureCause.RAY,
         "Ray lost a worker, and does not know why ({kind}: {detail}).",
         "Ray lists what it may be, the kernel's OOM killer first: `dmesg -T | grep -i oom` on the worker's node shows it, and then let the "
         "model claim less. Else read that worker's own log; after that, look at the link between the nodes.",
         needle="Worker exit detail: ",
-        weight=FailureWeight.DEATH + 1,
+        weight=FailureWeight.DEATH,
         at_any_level=True,
     ),
     failure_rule(
         r"(?:(?:^|\s)ray\.(?:exceptions\.)?|^)(?P<what>(?:ActorDiedError|ActorUnavailableError|WorkerCrashedError|NodeDiedError"
-        r"|LocalRayletDiedError|OwnerDiedError|RayChannelError|RayChannelTimeoutError|RuntimeEnvSetupError|GetTimeoutError"
+        r"|LocalRayletDiedError|OwnerDiedError|RayChannelError|RuntimeEnvSetupError|GetTimeoutError"
         r"|RaySystemError|RayActorError)[:(].*)|RayWorkerProc rank=(?P<rank>\d+) died unexpectedly"
         r"|\(raylet\).{0,400}(?P<said>The node with node id.*marked dead|raylet.*died)",
         FailureCause.RAY,
         "Ray lost a worker[ (rank {rank})][: {what}][: {said}].",
         _CHECK_OTHER_NODE,
         needle=(
-            "(raylet)",
-            "ActorDiedError",
-            "ActorUnavailableError",
-            "NodeDiedError",
-            "RayActorError",
-            "RaySystemError",
-            "RayWorkerProc rank=",
-            "WorkerCrashedError",
-            "RayletDiedError",
-            "OwnerDiedError",
-            "RayChannelError",
-            "RayChannelTimeoutError",
-            "RuntimeEnvSetupError",
-            "GetTimeoutError",
+            *("(raylet)", "ActorDiedError", "ActorUnavailableError", "NodeDiedError", "RayActorError"),
+            *("RaySystemError", "GetTimeoutError", "RayWorkerProc rank=", "WorkerCrashedError", "RayletDiedError"),
+            *("OwnerDiedError", "RayChannelError", "RuntimeEnvSetupError"),
         ),
-        weight=FailureWeight.DEATH,
+        weight=FailureWeight.DEATH - 1,
     ),
     failure_rule(
         r"^(?:zmq\.)?(?:error\.)?(?P<what>(?:ZMQError|ContextTerminated|Again): (?:Operation not supported|Socket operation on non-socket"
@@ -393,12 +406,7 @@ RANK_FAILURES = (
         "NCCL, which connects the ranks, failed[ ({code})].",
         _CHECK_LINK,
         needle=(
-            "InternalError",
-            "InvalidUsage",
-            "NCCL error",
-            "NCCL operation",
-            "RemoteError",
-            "SystemError",
+            *("InternalError", "InvalidUsage", "NCCL error", "NCCL operation", "RemoteError", "SystemError"),
             "UnhandledCudaError",
         ),
         weight=FailureWeight.DEATH,
@@ -412,6 +420,16 @@ RANK_FAILURES = (
         _CHECK_LINK,
         needle="NCCL WARN ",
         weight=FailureWeight.DEATH,
+    ),
+    failure_rule(
+        r"NCCL WARN (?P<warn>nvml\w{1,40}\(\) failed: .*?)\.?\s*$",
+        FailureCause.NCCL,
+        "NCCL does not get from the driver what it asks of this node's GPU: {warn}.",
+        "The fault is of this node, not of the link: compare nvidia-smi in the container and on the node. Start the container with the GPU by "
+        "Docker's NVIDIA runtime (container.gpus); after an update of the driver, restart the node.",
+        needle="NCCL WARN nvml",
+        weight=FailureWeight.DEATH,
+        warning=True,
     ),
     failure_rule(
         r"NCCL WARN (?!NET/IB ?: Got completion)(?P<warn>.*?)\.?\s*$",

@@ -7,11 +7,12 @@ from sparkctl.engines.failures.docker_failures import GPUS_REMEDY
 from sparkctl.engines.failures.library_failures import GPU_FAULTS, MEMORY_WORDS
 from sparkctl.engines.failures.memory_failures import CUDA_OUT_OF_MEMORY_TEXT, cuda_memory_rules, format_asked_size
 from sparkctl.engines.log_rules import EXCEPTION_PREFIX, failure_rule
-from sparkctl.model.verdict import DROP_CACHES_REMEDY, FailureCause
+from sparkctl.model.verdict import DROP_CACHES_REMEDY, ChangeDirection, FailureCause
 
 CONTEXT_FIELD = "args.ctx-size"
 _LOWER_CONTEXT_REMEDY = (
-    f"Lower {CONTEXT_FIELD} or args.parallel, or set args.cache-type-k and args.cache-type-v to q8_0."
+    f"Lower {CONTEXT_FIELD} or args.parallel, or set args.cache-type-k and args.cache-type-v to q8_0 (the latter needs "
+    "args.flash-attn: on)."
 )
 _MODEL_PATH_FIELD = "model.path"
 _FLAG_PATTERN = r"(?:--|-(?=\w\b))?(?P<flag>-?[\w.-]+)"  # as in args: ctx-size, c, and -fa with its dash
@@ -35,6 +36,14 @@ MEMORY_FAILURES = (
         needle="failed to allocate compute",
         on="args.ubatch-size",  # not fatal: the server may try again, without pipeline parallelism
         weight=FailureWeight.LIKELY,  # a line before it may say how much was asked for
+    ),
+    failure_rule(
+        r"^ggml_aligned_malloc: insufficient memory \(attempted to allocate (?P<size>[\d.]+ \w+)\)",
+        FailureCause.HOST_MEMORY,
+        "The node had no {size} left that llama.cpp asked for.",
+        "Stop what else holds memory on the node. Where it encodes a picture (args.mmproj), give it a smaller one, or set "
+        f"args.image-max-tokens; else lower args.ubatch-size or {CONTEXT_FIELD}. {DROP_CACHES_REMEDY}",
+        needle="ggml_aligned_malloc: insufficient memory",
     ),
     failure_rule(
         r"gallocr_reserve\w*: failed to allocate \w+ buffer of size (?P<bytes>\d+)",
@@ -111,6 +120,27 @@ CUDA_FAILURES = (
         weight=FailureWeight.DEATH,
     ),
     failure_rule(
+        r"non-causal attention requires n_ubatch >= n_tokens",
+        FailureCause.BAD_VALUE,
+        "The prompts that were read together have more tokens than args.ubatch-size, and this model reads them all at once.",
+        "Raise args.ubatch-size and args.batch-size above that (8192, say), or lower args.parallel.",
+        needle="non-causal attention requires n_ubatch",
+        on="args.ubatch-size",
+        fatal=True,
+        change=ChangeDirection.RAISE,
+    ),
+    failure_rule(
+        r"pre-allocated tensor \((?P<tensor>\S{1,80}).{0,60} in a buffer \((?:(?P<split>\w{1,40}_Split)|(?P<buffer>\w{1,40}))\) that cannot run "
+        r"the operation \((?P<what>\w{1,40})\)",
+        FailureCause.ENGINE_BUG,
+        "llama.cpp holds the tensor {tensor} where it cannot compute {what} with it[ ({split})][ ({buffer})].",
+        "[Leave out args.split-mode: this model does not run with its rows split over GPUs ({split}). ]Else take a newer build.",
+        needle="in a buffer (",
+        on="args.split-mode",
+        fatal=True,
+        change=ChangeDirection.REMOVE,
+    ),
+    failure_rule(
         r"^(?:[\w.]{1,40} abort:\d+: |(?:\S*/)?(?P<at>[^\s/]+:\d+): )?GGML_ASSERT\((?P<what>.*)\) failed|^\.{0,200}GGML_ASSERT: (?P<place>\S.*)",
         FailureCause.CRASHED,
         "llama.cpp failed its own check[ in {at}][: GGML_ASSERT({what})][: {place}]",
@@ -183,6 +213,25 @@ MODEL_FAILURES = (
         "without its metadata. A newer image does not help.",
         needle="model architecture: ''",
         on="model.path",
+        fatal=True,
+    ),
+    failure_rule(
+        r"(?:unknown|unsupported) model architecture: 'clip'",
+        FailureCause.MODEL_UNSUPPORTED,
+        "The GGUF file is a projector for pictures (mmproj), not a language model.",
+        "Give the language model's file as the model, and this one in args.mmproj.",
+        needle="model architecture: 'clip'",
+        on=_MODEL_PATH_FIELD,
+        fatal=True,
+    ),
+    failure_rule(
+        r"(?P<what>no CPU backend found)",
+        FailureCause.BROKEN_IMAGE,
+        "This build of llama.cpp is not complete: {what}.",
+        "Its library libggml-cpu is missing or not found beside the program: take the whole build, or another image. The model's file is not at "
+        "fault.",
+        needle="no CPU backend found",
+        on="image",
         fatal=True,
     ),
     failure_rule(

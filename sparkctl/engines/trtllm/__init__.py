@@ -150,8 +150,8 @@ _FLAG_FAILURES = (
     failure_rule(
         r"^Error: No such option:? '?--?(?P<flag>[\w.-]+)",
         FailureCause.UNKNOWN_FLAG,
-        "trtllm-serve refused its flags: it does not know {flag}.",
-        "Correct or remove args.{flag}: this image does not know it. Most settings go into the YAML file of args.config.",
+        "TensorRT-LLM's command refused its flags: it does not know {flag}.",
+        "Correct or remove args.{flag}: this image does not know it. In trtllm-serve, most settings go into the YAML file of args.config.",
         needle="No such option",
         on="args.{flag}",
         fatal=True,

@@ -431,6 +431,17 @@ _EXIT_FAILURES = (
         weight=FailureWeight.DEATH,
     ),
     failure_rule(
+        r"No heartbeat received from MQLLMEngine",
+        FailureCause.WEDGED,
+        "The engine's process did not answer the API server in time.",
+        "Raise env.VLLM_RPC_TIMEOUT (milliseconds; 10000 without it): a long prompt may keep the engine that long. If that does not help, look "
+        f"for an error above. {_SILENT_WORKER_REMEDY}",
+        needle="No heartbeat received from MQLLMEngine",
+        on="env.VLLM_RPC_TIMEOUT",
+        fatal=True,
+        weight=FailureWeight.DEATH,
+    ),
+    failure_rule(
         r"^Engine iteration timed out\b|^(?:[\w.]+: )?Execution of the model timed out after (?P<seconds>[\d.]{1,10}) ?s",
         FailureCause.WEDGED,
         "A step of the engine did not end in time[ ({seconds} s)], and the engine gave up.",
@@ -495,13 +506,14 @@ _EXIT_FAILURES = (
         rf"{EXCEPTION_PREFIX}.*(?:Engine core initialization failed|EngineCore encountered an issue"
         r"|Engine process failed to start|(?:Engine|Background) loop (?:is not running|has errored already|is stopped))"
         r"|^(?:[\w.]+\.)?(?:Async)?EngineDeadError\b|^AsyncLLM output_handler failed|^\w{0,30}(?:Engine|LLM) is already dead, terminating"
-        r"|^Got fatal signal from worker processes",
+        r"|^Got fatal signal from worker processes|^RuntimeError\('Engine process \(pid \d{1,9}\) died\b",
         FailureCause.WORKER_LOST,  # any line that names a reason has more weight
         "The engine core ended, and no line says why.",
         "The first error above says why: look for it; if this log is an excerpt, diagnose the whole one. If there is none, the process was "
         "killed, as the kernel does for memory: dmesg -T | grep -i oom on the node.",
         needle=(
             "core initialization failed",
+            "RuntimeError('Engine process (pid",
             "loop is not running",
             "loop has errored already",
             "loop is stopped",

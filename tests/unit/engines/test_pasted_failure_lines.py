@@ -1325,7 +1325,7 @@ def test_what_every_program_may_print_gets_no_advice_for_another_engine(line: st
         ),
         (
             "/tmp/tmp1/main.c:3:10: fatal error: stddef.h: No such file or directory",
-            "stddef.h: No such file or directory (main.c:3:10)",
+            "lacks a part that it needs to compile kernels at the start: fatal error: stddef.h",
         ),
     ],
 )

@@ -70,6 +70,113 @@ REMEDIES: dict[str, tuple[str, str, str | None, tuple[str, ...]]] = {
         (_VLLM_START, f"{_ASKED} 19.63 GiB. GPU 3 has a total capacity of 79.15 GiB of which 17.73 GiB is free. Process 78729 has 61.41 GiB memory "
          "in use. Of the allocated memory 56.64 GiB is allocated by PyTorch, and 4.07 GiB is reserved by PyTorch but unallocated."),
     ),
+    # llama.cpp issue 7799
+    "a projector as the model": (
+        "args.mmproj", "newer image", "model.path",
+        ("llama_model_load: error loading model: error loading model architecture: unknown model architecture: 'clip'",),
+    ),
+    # llama.cpp issue 14691
+    "a build without its CPU part": (
+        "libggml-cpu", "file is complete", "image",
+        ("llama_model_load: error loading model: make_cpu_buft_list: no CPU backend found",),
+    ),
+    # llama.cpp issue 12836
+    "a prompt that is larger than a batch": (
+        "Raise args.ubatch-size", "newer build", "args.ubatch-size",
+        ("llama-context.cpp:1220: GGML_ASSERT((cparams.causal_attn || cparams.n_ubatch >= n_tokens_all) && "
+         '"non-causal attention requires n_ubatch >= n_tokens") failed',),
+    ),
+    # llama.cpp issue 13978
+    "a quantized cache without flash attention": (
+        "args.flash-attn: on", "newer", "args.ctx-size",
+        ("llama_context: flash_attn    = 0", "llama_init_from_model: failed to initialize the context: failed to allocate buffer for kv cache"),
+    ),
+    # llama.cpp issue 12692
+    "rows that are split": (
+        "Leave out args.split-mode", "lines before and after", "args.split-mode",
+        ("ggml-backend.cpp:748: pre-allocated tensor (blk.0.time_mix_w2.weight (reshaped)) in a buffer (CUDA0_Split) that cannot run the "
+         "operation (RESHAPE)", "Aborted (core dumped)"),
+    ),
+    # llama.cpp issue 13467
+    "a picture that is too large": (
+        "args.image-max-tokens", "CUDA", None,
+        ("encoding image or slice...", "ggml_aligned_malloc: insufficient memory (attempted to allocate 44668.09 MB)",
+         "ggml_gallocr_reserve_n: failed to allocate CPU buffer of size 46837887616"),
+    ),
+    # vllm issue 17770
+    "a crash within NCCL": (
+        "another version of NCCL", "oom", None,
+        ("(RayWorkerWrapper pid=2191173, ip=10.52.51.232) *** SIGSEGV received at time=1746566409 on cpu 131 ***",
+         "(RayWorkerWrapper pid=2191173, ip=10.52.51.232) Fatal Python error: Segmentation fault",
+         '(RayWorkerWrapper pid=2191173, ip=10.52.51.232)   File "/usr/lib/vllm/distributed/device_communicators/pynccl_wrapper.py", line 290 in '
+         "ncclAllReduce", "(raylet) A worker died or was killed while executing a task by an unexpected system error. Worker exit type: SYSTEM_ERROR "
+         "Worker exit detail: Worker unexpectedly exits with a connection error code 2. End of file. There are some potential root causes."),
+    ),
+    # vllm issue 17770
+    "a worker of Ray that crashed": (
+        "newer or an older image", "oom", None,
+        ("(RayWorkerWrapper pid=2191173, ip=10.52.51.232) *** SIGSEGV received at time=1746566409 on cpu 131 ***",
+         "(raylet) A worker died or was killed while executing a task by an unexpected system error. Worker exit type: SYSTEM_ERROR "
+         "Worker exit detail: Worker unexpectedly exits with a connection error code 2. End of file. There are some potential root causes."),
+    ),
+    # vllm issue 19703
+    "a step that takes longer than Ray waits": (
+        "Raise env.RAY_CGRAPH_get_timeout", "lost a worker", "env.RAY_CGRAPH_get_timeout",
+        ("ray.exceptions.RayChannelTimeoutError: System error: Timed out waiting for object available to read. ObjectID: 00fc911a7833d5d0",
+         "ray.exceptions.RayChannelTimeoutError: System error: If the execution is expected to take a long time, increase RAY_CGRAPH_get_timeout "
+         "which is currently 10 seconds. Otherwise, this may indicate that the execution is hanging."),
+    ),
+    # vllm issue 9082
+    "an engine that is busy for too long": (
+        "Raise env.VLLM_RPC_TIMEOUT", "no line says why", "env.VLLM_RPC_TIMEOUT",
+        ("ERROR 10-04 20:05:26 client.py:244] TimeoutError('No heartbeat received from MQLLMEngine')",
+         "CRITICAL 10-04 20:05:29 launcher.py:99] MQLLMEngine is already dead, terminating server process"),
+    ),
+    # machuanhu/lmcache, vllm_cachehub5.log
+    "a socket that is a file": (
+        "lmcache_rpc_port", "ss -ltnp", None,
+        ("ERROR 11-14 20:58:03 [core.py:586] zmq.error.ZMQError: Address already in use (addr='ipc:///tmp/lmcache_rpc_port_0')",),
+    ),
+    # vllm issue 14093
+    "a driver that does not know the GPU": (
+        "nvidia-smi", "NCCL_SOCKET_IFNAME", None,
+        ("WORKSTATION-01:301:301 [0] misc/nvmlwrap.cc:187 NCCL WARN nvmlDeviceGetHandleByPciBusId() failed: Not Found",
+         "RuntimeError: NCCL error: unhandled system error (run with NCCL_DEBUG=INFO for details)"),
+    ),
+    # vllm issue 19656
+    "a compiler without C's headers": (
+        "build-essential", "KV cache", "image",
+        ("/usr/include/stdlib.h:31:10: fatal error: stddef.h: No such file or directory",),
+    ),
+    # sglang issue 3571
+    "a model that does not split": (
+        "Or try what the message offers: --quantization gptq", "2 on two", "args.tensor-parallel-size",
+        ("ValueError: Weight input_size_per_partition = 14784 is not divisible by min_thread_k = 128. Consider reducing tensor_parallel_size or "
+         "running with --quantization gptq.",),
+    ),
+    # jethac/dgx-spark-hijinks, google-gemma-4-e4b-it, fp8_server.log
+    "heads of 512": (
+        "triton takes most sizes", "github.com", "args.attention-backend",
+        ("tvm.error.InternalError: Error in function 'BatchPrefillWithPagedKVCacheDispatched' at prefill.cuh:3215: FlashInfer Internal Error: "
+         "Invalid configuration : NUM_MMA_Q=1 NUM_MMA_D_QK=32 NUM_MMA_D_VO=16 NUM_MMA_KV=1 NUM_WARPS_Q=4 NUM_WARPS_KV=1 please create an issue "
+         "(https://github.com/flashinfer-ai/flashinfer/issues) and report the issue to the developers.",),
+    ),
+    # ik_llama.cpp issue 398
+    "a kernel that failed in llama.cpp": (
+        "env.GGML_CUDA_DISABLE_GRAPHS", "traceback", None,
+        ("INFO [   launch_slot_with_task] slot is processing task | id_slot=0 id_task=2449", "CUDA error: an illegal memory access was encountered",
+         "  current device: 1, in function ggml_cuda_up_gate_unary at /x/ggml-cuda.cu:2555"),
+    ),
+    # xbill9/gemma4-tips-aws, previous_crash.txt
+    "a kernel that failed on another maker's device": (
+        "the runtime's own variable", "CUDA_LAUNCH_BLOCKING", None,
+        (_VLLM_START, "RuntimeError: Failed to execute the model status=1006 message=Execution Out-Of-Bounds Memory Access"),
+    ),
+    # shaamil101-etched/trtllm-benchmarks, nohup.out
+    "another command of TensorRT-LLM": (
+        "args.dataset", "trtllm-serve refused", "args.dataset",
+        ("[TensorRT-LLM] TensorRT-LLM version: 0.16.0", "Usage: trtllm-bench [OPTIONS] COMMAND [ARGS]...", "Error: No such option: --dataset"),
+    ),
 }  # fmt: skip
 
 
