@@ -110,6 +110,17 @@ class LogPhaseTimer:
         if len(self._began) < _MAX_PARTS:
             self._began.append((phase, step, now))
 
+    def shorten_part(self, step: str, seconds: float, line: LogLine) -> None:
+        """Correct the beginning of the last part, if it is ``step``: with this line the engine says how long it took, and nothing dated
+        may have told that it began."""
+        now = self.advance_time(line)
+        if now is None or not self._began or self._began[-1][1] != step:
+            return
+        phase, _, at = self._began[-1]
+        first = self._began[-2][2] if at == now and len(self._began) > 1 else at
+        began = replace(now, seconds=now.seconds - seconds)
+        self._began[-1] = phase, step, began if first is None or began.seconds_since(first) is not None else first
+
     def mark_ready(self, line: LogLine) -> None:
         """Record that the last part ended with this line."""
         self._ready = parse_log_time(line.when, line.text) or self._latest
@@ -774,8 +785,12 @@ class LogAnalyzer:
 
     @property
     def phase_durations(self) -> tuple[PhaseDuration, ...]:
-        """The duration of each part of the start, as far as its lines have timestamps."""
-        return self._times.phase_durations
+        """The duration of each part of the start, as far as its lines have timestamps. Of an excerpt without a start there is none; where
+        the ready line is missing, the last part has no end."""
+        if self.whole and (self.is_unknown or not self.has_begun):
+            return ()
+        parts = self._times.phase_durations
+        return parts[:-1] if self.has_served and not self.ready_line_seen else parts
 
     def _has_survived(self, seen: EvidenceLine, failure: Failure) -> bool:
         since = self._life - seen.life
@@ -1084,6 +1099,8 @@ class LogAnalyzer:
         if len(self.took) < _MAX_REPORTED_DURATIONS and (found := DURATION_PATTERN.match(text)):
             what, seconds = truncate_text(found["what"].strip(), 80), float(found["seconds"])
             self.took.append(ReportedDuration(what, seconds, line.number))
+            if what == "Graph capturing":
+                self._times.shorten_part("graphs", seconds, line)
 
     def _note_turning_point(self, line: LogLine, text: str) -> None:
         """Note that a run, a stop, a traceback or a usage message begins."""
@@ -1275,10 +1292,10 @@ class LogAnalyzer:
 
     def _is_at_work(self, text: str) -> bool:
         stats = self.engine.parse_stats_line(text)
-        return stats is not None and stats.kind not in (
-            StatsLineKind.PREFILL,
-            StatsLineKind.HEALTH,
-        )  # a warm-up has only those
+        if stats is None or stats.kind is StatsLineKind.HEALTH:
+            return False
+        # A warm-up has only prompts, and no request beside its own.
+        return stats.kind is not StatsLineKind.PREFILL or bool(stats.running or stats.waiting)
 
     def _is_busy(self, text: str) -> bool:
         stats = self.engine.parse_stats_line(text)

@@ -457,7 +457,7 @@ _YEAR_SECONDS = 366 * _DAY_SECONDS  # of that year
 _LEAP_DAY = datetime(_DEFAULT_YEAR, 2, 29, tzinfo=UTC).timestamp()
 _HEADER_PATTERN = lazy_pattern.compile(
     r"\[(?P<date>\d{4}-\d\d-\d\d) (?P<time>\d\d:\d\d:\d\d(?:\.\d+)?)[ \]]"  # SGLang
-    r"|(?:\((?:[\w-]+ )?pid=\d+[^)]{0,40}\) ?){0,3}(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) "
+    r"|(?:\((?:[\w-]+ )?(?:rank=\d+ )?pid=\d+[^)]{0,40}\) ?){0,3}(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) "
     r"(?P<day>\d\d-\d\d) (?P<clock>\d\d:\d\d:\d\d(?:\.\d+)?) \["  # vLLM, without a year
     r"|\[(?P<us>\d\d/\d\d/\d{4})-(?P<hour>\d\d:\d\d:\d\d)\]"  # TensorRT-LLM
     r"|(?P<minutes>\d+)\.(?P<seconds>\d\d)\.(?P<ms>\d{3})\.\d{3} [DIWE] "  # llama-server: since its start

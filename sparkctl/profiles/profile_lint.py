@@ -416,6 +416,10 @@ def parse_setting_change(setting: str) -> FieldChange:
 _FLAG_NAME_RULES = frozenset({LintRule.UNKNOWN_FLAG, LintRule.REMOVED_FLAG, LintRule.AMBIGUOUS_FLAG})
 
 
+def _find_flag_name(profile: Profile, chosen: engine_flags.CatalogueChoice) -> LintMessage | None:
+    return next((one for one in lint_profile(profile, chosen) if one.kind in _FLAG_NAME_RULES), None)
+
+
 def suggest_flag_name(engine: str, flag: str, version: str | None, image: str = "") -> str | None:
     """Return a sentence on an unknown flag (no dashes, as in ``args``): a similar one, its new name, or the engine it
     belongs to.
@@ -427,7 +431,13 @@ def suggest_flag_name(engine: str, flag: str, version: str | None, image: str = 
     if chosen is None:
         return None
     profile = Profile(name="asked", engine=engine, image="", origin="", shipped=False, args=((flag, True),))
-    found = next((one for one in lint_profile(profile, chosen) if one.kind in _FLAG_NAME_RULES), None)
+    found = _find_flag_name(profile, chosen)
+    if (
+        found is None and chosen.basis is not engine_flags.CatalogueMatch.EXACT
+    ):  # the image, which refused it, is of another version
+        others = (replace(chosen, catalogue=one) for one in engine_flags.load_other_versions(chosen.catalogue))
+        found = next((one for other in others if (one := _find_flag_name(profile, other)) is not None), None)
+        return None if found is None else found.message
     if found is None:
         return None
     if chosen.basis is engine_flags.CatalogueMatch.EXACT:

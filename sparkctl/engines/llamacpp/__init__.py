@@ -67,9 +67,9 @@ _PHASE_SIGNALS = (
     ("load_tensors: loading model tensors", loading_signal("weights")),
     ("llama_context: constructing", loading_signal("kv-cache")),
     ("llama_kv_cache", loading_signal("kv-cache")),
-    ("llama_new_context_with_model: KV self size", loading_signal("graphs")),
-    ("sched_reserve: reserving", loading_signal("graphs")),
-    ("graph_reserve: reserving", loading_signal("graphs")),
+    ("llama_new_context_with_model: KV self size", loading_signal("compute buffers")),
+    ("sched_reserve: reserving", loading_signal("compute buffers")),
+    ("graph_reserve: reserving", loading_signal("compute buffers")),
     ("common_speculative_init_result: ", loading_signal("draft")),
     ("common_init_from_params: warming up", _WARM_UP_SIGNAL),
     ("cmn  common_init_: warming up", _WARM_UP_SIGNAL),
@@ -246,6 +246,12 @@ class LlamaCppEngine(Engine):
         hints=("llama-server", "llama.cpp", "llama_"),
         begins=("srv  llama_server: initializing", "build: ", "build_info: "),
         serving=("slot ", "srv  update_slots", "srv  log_server_r"),
+        served=(
+            *("slot launch_slot_", "slot update_slots", "slot print_timing", "srv  update_slots: all slots are idle"),
+            "srv  params_from_: Chat format: ",
+            # as builds of 2024 wrote it, and ik_llama.cpp does
+            *("INFO [            update_slots] ", "INFO [   launch_slot_with_task] "),
+        ),
     )
     metrics_path = "/metrics"
     stats_words = ("slot ",)

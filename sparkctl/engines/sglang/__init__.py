@@ -137,6 +137,7 @@ _PHASE_SIGNALS = (
     ("KV Cache is allocated", loading_signal("kv-cache")),
     ("KV Cache VA upper bound", loading_signal("kv-cache")),
     ("Mamba Cache is allocated", loading_signal("kv-cache")),
+    ("Memory pool end", loading_signal("autotune")),
     ("Running FlashInfer autotune", loading_signal("autotune")),
     ("Capture draft ", loading_signal("draft")),
     ("Capture target draft ", loading_signal("draft")),
@@ -153,6 +154,7 @@ _PROGRESS_BAR_STEPS = (
     ("shards", "weights"),
     ("Loading safetensors", "weights"),
     ("Capturing", "graphs"),
+    ("[AutoTuner]", "autotune"),
     ("Compiling num tokens", "compile"),
     ("DeepGEMM", "compile"),
     ("checksums", "checksums"),
@@ -234,7 +236,7 @@ class SglangEngine(Engine):
     stats_words = ("Decode batch", "Prefill batch")
     bench_fields = (("return_token_ids", "false"),)  # it knows the field, and refuses true in a chat
     signs = LogSignature(
-        marks=r"server_args=(?:ServerArgs\(|\{)|(?:Decode|Prefill) batch[, ]|The server is fired up and ready to roll"
+        marks=r"server_args=(?:ServerArgs\(|\{)|(?:Decode|Prefill) batch[,. ]|The server is fired up and ready to roll"
         r"|(?:Init torch distributed|Init parallel|Load weight|Capture \w+(?: \w+)* graph) (?:begin|end)"
         r"|^(?:usage: )?(?:sglang(?: serve)?|launch_server\.py)(?: \[-h\]|: error: )|sglang/launch_server|^\[sgl_kernel\]"
         r"|^== SGLang ==",

@@ -139,14 +139,13 @@ FACTS = (
 )
 
 
+_REQUEST_STARTS = ("Received request ", "Added request ", "Generated response ")
 _QUIET_STARTS = (
     "Engine 0",
     "SpecDecoding metrics",
-    "Added request ",
     "non-default args",
     "Route: ",
-    "Received request ",
-    "Generated response ",
+    *_REQUEST_STARTS,
     "Exception in ASGI application",
     "Error retrieving safetensors",  # of a model in a directory: it goes on
     "ERROR:    Exception in ASGI application",
@@ -175,6 +174,8 @@ _PHASE_SIGNALS = (
     ("Warming up FlashInfer attention", loading_signal("autotune")),
     ("JIT kernel warmup starting", loading_signal("autotune")),
     ("Running FlashInfer autotune", loading_signal("autotune")),
+    ("Using FlashInfer autotune cache", loading_signal("autotune")),
+    ("Graph capturing finished", loading_signal("graphs")),
     ("Warming up model for the compilation", loading_signal("compile")),
     ("init engine (profile, create kv cache", _HTTP_SIGNAL),
     ("Starting vLLM server on ", _HTTP_SIGNAL),
@@ -185,6 +186,7 @@ _PROGRESS_BAR_STEPS = (
     ("shards", "weights"),
     ("Loading safetensors", "weights"),
     ("Capturing", "graphs"),
+    ("[AutoTuner]", "autotune"),
     ("DeepGEMM", "compile"),
     ("Fetching", "download"),
 )
@@ -335,13 +337,18 @@ class VllmEngine(Engine):
         r"|^(?:usage: )?(?:vllm(?: serve)?|api_server\.py)(?: \[-h\]|: error: )|^== vLLM ==|^vLLM Version \d",
         hints=("/vllm/", "vllm.", "Collecting vllm", "vllm 0.", "err_execute_model_input"),
         begins=("non-default args: ",),
-        serving=("Engine 0", "SpecDecoding metrics: ", "Received request ", "Added request ", "Generated response "),
+        serving=("Engine 0", "SpecDecoding metrics: ", *_REQUEST_STARTS),
         standstill=("No available shared memory broadcast block found",),
         served=(
             "AsyncLLM output_handler failed",
             "Dumping input data for V1 LLM engine",
             "Dumping scheduler output for model execution",
             "Error executing method 'execute_model'",
+            "Engine background task failed",
+            "Avg prompt throughput: ",  # without the engine's number: a logger of another form
+            "Error in preprocessing prompt inputs",
+            "Error in chat completion stream generator",
+            *_REQUEST_STARTS,
         ),
     )
     defaults = EngineDefaults(

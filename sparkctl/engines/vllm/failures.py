@@ -506,13 +506,14 @@ _EXIT_FAILURES = (
         rf"{EXCEPTION_PREFIX}.*(?:Engine core initialization failed|EngineCore encountered an issue"
         r"|Engine process failed to start|(?:Engine|Background) loop (?:is not running|has errored already|is stopped))"
         r"|^(?:[\w.]+\.)?(?:Async)?EngineDeadError\b|^AsyncLLM output_handler failed|^\w{0,30}(?:Engine|LLM) is already dead, terminating"
-        r"|^Got fatal signal from worker processes",
+        r"|^Got fatal signal from worker processes|^RuntimeError\('Engine process \(pid \d{1,9}\) died\b",
         FailureCause.WORKER_LOST,  # any line that names a reason has more weight
         "The engine core ended, and no line says why.",
         "The first error above says why: look for it; if this log is an excerpt, diagnose the whole one. If there is none, the process was "
         "killed, as the kernel does for memory: dmesg -T | grep -i oom on the node.",
         needle=(
             "core initialization failed",
+            "RuntimeError('Engine process (pid",
             "loop is not running",
             "loop has errored already",
             "loop is stopped",

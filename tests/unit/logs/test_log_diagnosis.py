@@ -144,6 +144,96 @@ def test_what_a_program_says_before_its_settings_is_of_the_same_run() -> None:
     assert diagnose_lines(NO_SHARE, *VLLM).runs == 2
 
 
+@pytest.mark.parametrize(
+    ("engine", "line"),
+    [
+        ("vllm", "INFO 07-04 11:32:50 [engine.py:317] Added request chatcmpl-0ff807c9e8744e56b2e69fb3687499a6."),
+        (
+            "vllm",
+            "2025-04-03 17:38:52,710 - vllm.v1.metrics.loggers - INFO - Avg prompt throughput: 0.0 tokens/s, Avg generation "
+            "throughput: 0.0 tokens/s, Running: 1 reqs",
+        ),
+        ("vllm", "ERROR 06-04 11:39:38 [serving_chat.py:199] Error in preprocessing prompt inputs"),
+        # github.com/vllm-project/vllm, the engine before V1
+        ("vllm", "ERROR 02-21 08:05:44 async_llm_engine.py:68] Engine background task failed"),
+        # github.com/sgl-project/sglang
+        (
+            "sglang",
+            "[2025-06-06 10:23:32 TP0] Prefill batch. #new-seq: 2, #new-token: 8191, #cached-token: 0, token usage: 0.01, "
+            "#running-req: 1, #queue-req: 7",
+        ),
+        ("llamacpp", "slot update_slots: id  0 | task 0 | kv cache rm [0, end)"),
+        ("llamacpp", "srv  params_from_: Chat format: DeepSeek R1"),
+        # github.com/ikawrakow/ik_llama.cpp
+        (
+            "llamacpp",
+            'INFO [   launch_slot_with_task] slot is processing task | tid="139638925832192" id_slot=0 id_task=3',
+        ),
+        ("llamacpp", 'INFO [            update_slots] all slots are idle | tid="133287468544000" timestamp=1746695910'),
+    ],
+)
+def test_a_request_at_work_shows_that_the_engine_was_ready(engine: str, line: str) -> None:
+    found = diagnose_lines(line, engine=engine)
+    assert (found.ready, found.parts) == (True, ())
+
+
+def test_what_served_and_lost_its_engine_was_not_asked_to_stop() -> None:
+    # vLLM before V1
+    found = diagnose_lines(
+        "INFO 07-04 11:32:50 [engine.py:317] Added request chatcmpl-0ff807c9e8744e56b2e69fb3687499a6.",
+        "ERROR 07-04 11:33:12 [client.py:307] RuntimeError('Engine process (pid 3607156) died.')",
+        "INFO:     Shutting down",
+    )
+    assert found.verdict is not None
+    assert found.verdict.cause is FailureCause.WORKER_LOST
+
+
+def test_a_warm_up_does_not_show_that_the_engine_was_ready() -> None:
+    assert not diagnose_lines(
+        *SGLANG[:-1], PREFILL.replace("token usage", "#running-req: 0, #queue-req: 0, token usage")
+    ).ready
+    new_slot = 'INFO [                    init] new slot | tid="133287468544000" timestamp=1746695910 id_slot=0'
+    assert not diagnose_lines(
+        "slot   load_model: id  0 | task -1 | new slot, n_ctx = 4096", new_slot, engine="llamacpp"
+    ).ready
+
+
+def test_graphs_took_as_long_as_the_engine_says() -> None:
+    # vLLM 0.8.4, of two ranks; the record of the second one changes nothing
+    worker = "(VllmWorker rank=1 pid=12436) INFO 07-09 14:3"
+    tokens = "INFO 07-09 14:35:11 [kv_cache_utils.py:634] GPU KV cache size: 69,904 tokens"
+    captured = "5:42 [gpu_model_runner.py:1626] Graph capturing finished in 31 secs, took 1.74 GiB"
+    made = "INFO 07-09 14:35:43 [core.py:163] init engine (profile, create kv cache, warmup model) took 67.19 seconds"
+    found = diagnose_lines(
+        "INFO 07-09 14:34:15 [core.py:61] Initializing a V1 LLM engine (v0.8.4) with config: model='m'",
+        f"{worker}4:31 [gpu_model_runner.py:1276] Starting to load model m...",
+        f"{worker}4:34 [loader.py:458] Loading weights took 1.21 seconds",
+        tokens,
+        *(f"{worker}{captured}",) * 2,
+        made,
+    )
+    taken = {part.step: part.seconds for part in found.parts}
+    assert taken == {None: 16, "weights": 3, "profiling": 37, "kv-cache": 0, "graphs": 32, "http": 0}
+    # vLLM 0.25.1 on a GB10: a bar without a time, kernels before it
+    core = "(EngineCore pid=30070) "
+    found = diagnose_lines(
+        f"{core}INFO 08-01 23:22:41 [kv_cache_utils.py:2146] GPU KV cache size: 950,420 tokens",
+        f"{core}INFO 08-01 23:22:44 [kernel_warmup.py:118] Warming up FlashInfer attention.",
+        f"{core}Capturing CUDA graphs (mixed prefill-decode, PIECEWISE):   0%|          | 0/51 [00:00<?, ?it/s]",
+        f"{core}INFO 08-01 23:25:15 [gpu_model_runner.py:6707] Graph capturing finished in 8 secs, took 1.02 GiB",
+    )
+    taken = {part.step: part.seconds for part in found.parts}
+    assert (taken["autotune"], taken["graphs"]) == (143, 8)
+
+
+def test_an_excerpt_without_a_start_tells_no_duration_of_one() -> None:
+    compiled = "(Worker_TP0 pid=7) INFO 05-01 10:00:0{} [monitor.py:33] torch.compile takes 13.0 s in total"
+    found = diagnose_lines(compiled.format(0), compiled.format(1))
+    assert (found.engine, found.parts) == ("vllm", ())
+    http = "2026-01-01T00:00:00Z INFO:     Started server process [1]"
+    assert diagnose_lines(http, "2026-01-01T06:37:00Z connected").parts == ()
+
+
 def test_of_several_runs_the_last_one_counts() -> None:
     found = diagnose_lines(*SGLANG[:4], OOM, AFTER, *SGLANG)
     assert (found.runs, found.run_began, found.ready, found.verdict) == (2, 7, True, None)
@@ -1015,7 +1105,7 @@ def test_the_buffers_of_an_older_llama_cpp_are_reserved_after_its_kv_cache() -> 
         "ggml_gallocr_reserve_n: failed to allocate CUDA0 buffer of size 292926534144",
     )
     assert found.verdict is not None
-    assert (found.step, found.verdict.cause) == ("graphs", FailureCause.CUDA_OUT_OF_MEMORY)
+    assert (found.step, found.verdict.cause) == ("compute buffers", FailureCause.CUDA_OUT_OF_MEMORY)
 
 
 def test_what_vllm_dumps_of_its_requests_shows_that_it_served() -> None:

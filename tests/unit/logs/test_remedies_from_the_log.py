@@ -194,3 +194,18 @@ def test_the_parts_of_a_validation_error_keep_their_own_marks() -> None:
         "    For further information visit https://errors.pydantic.dev/2.13/v/value_error"
     )
     assert "'/m'. Please verify the following requirements: 1. Provide" in verdict.evidence[0].text
+
+
+def test_a_flag_that_some_versions_lack_is_explained_where_the_image_refuses_it() -> None:
+    verdict = diagnose_lines(
+        "usage: api_server.py [-h] [--headless]\napi_server.py: error: unrecognized arguments: --disable-log-requests"
+    )
+    assert "requests are not logged by default: leave it out" in verdict.remedy
+
+
+def test_what_docker_refuses_is_quoted_from_the_line_that_is_whole() -> None:
+    verdict = diagnose_lines(
+        " Container mcp Error response from daemon: invalid volume specification: 'C:\\Users\\Repositori\n"
+        "ies:/workspace:ro'\nError response from daemon: invalid volume specification: 'C:\\Users\\Repositories:/workspace:ro'"
+    )
+    assert verdict.evidence[0].line == 3
