@@ -75,7 +75,7 @@ def test_a_cut_link_costs_its_cell_and_resume_measures_that_alone(
 def test_an_engine_that_dies_ends_the_run_and_after_a_new_start_the_rest_is_measured(
     spark1: LabNode, sparkctl: Sparkctl
 ) -> None:
-    bench = start_bench(sparkctl)
+    bench = start_bench(sparkctl, "--tg", "50")  # a cell takes longer than a busy machine takes to kill
     spark1.docker("kill", list_own_containers(spark1)[0])
     ran = bench.end()
     assert list_cells(ran.events) == [(1, True), (2, False)], ran

@@ -732,7 +732,7 @@ GPU_FAULTS = (
     failure_rule(
         r"Error Code 1: Cuda Runtime \((?P<what>(?!out of memory|no kernel)[\w ]{1,60})\)",
         FailureCause.GPU_FAULT,
-        "A GPU kernel failed while it ran ({what}); nothing here says which.",
+        "A GPU kernel failed while it ran ({what}); this line does not say which.",
         _GPU_FAULT_REMEDY,
         needle="Error Code 1: Cuda Runtime (",
         weight=FailureWeight.LIKELY,
@@ -758,7 +758,7 @@ GPU_FAULTS = (
     failure_rule(
         r"Process group watchdog thread terminated with exception: CUDA error: (?P<what>[\w -]{1,80})",
         FailureCause.GPU_FAULT,
-        "A GPU kernel failed while it ran ({what}); nothing here says which.",
+        "A GPU kernel failed while it ran ({what}); this line does not say which.",
         _GPU_FAULT_REMEDY,
         needle="watchdog thread terminated",
         weight=FailureWeight.LIKELY,
@@ -767,7 +767,7 @@ GPU_FAULTS = (
         r"^\W{0,3}CUDA error (?:in |at )?\(?/?[\w./-]{1,200}\.(?:cuh?|cpp|h|hpp):\d+\)?: (?P<what>an illegal [\w ]{1,40}"
         r"|misaligned address|unspecified launch failure|[\w ]{0,20}assert triggered|invalid [\w ]{1,40})",
         FailureCause.GPU_FAULT,
-        "A GPU kernel failed while it ran ({what}); nothing here says which.",
+        "A GPU kernel failed while it ran ({what}); this line does not say which.",
         _GPU_FAULT_REMEDY,
         needle="CUDA error ",
         weight=FailureWeight.LIKELY,
@@ -790,7 +790,7 @@ GPU_FAULTS = (
         r"|misaligned address|cudaErrorIllegalAddress|cudaErrorLaunchFailure"
         r"|CUDNN_STATUS_EXECUTION_FAILED)",
         FailureCause.GPU_FAULT,
-        "A GPU kernel failed while it ran ({what}); nothing here says which.",
+        "A GPU kernel failed while it ran ({what}); this line does not say which.",
         _GPU_FAULT_REMEDY,
         needle=(
             *("CUBLAS_STATUS_", "CUDNN_STATUS_", "an illegal memory access", " error: invalid argument"),

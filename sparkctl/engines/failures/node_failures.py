@@ -191,7 +191,7 @@ _FILE_SYSTEM_FAILURES = (
         FailureCause.PORT_IN_USE,
         "Another process listens on the socket {path}.",
         "Stop that process (another engine in the same container, or with the same /tmp), or give this one another socket. Of LMCache, every "
-        "engine needs its own lmcache_rpc_port (in args.kv-transfer-config: kv_connector_extra_config).",
+        "engine needs its own lmcache_rpc_port, in the kv_connector_extra_config of args.kv-transfer-config.",
         needle="ddress already in use (addr='ipc://",
     ),
     failure_rule(

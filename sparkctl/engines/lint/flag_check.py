@@ -600,12 +600,9 @@ def _has_choices(one: LintMessage, catalogue: FlagCatalogue) -> bool:
 
 
 def _warn_unknown_version(one: LintMessage, context: LintContext) -> LintMessage:
-    """Turn an error into a warning: neither the running version nor another version that might take the flag is known."""
-    return replace(
-        one,
-        level=LintSeverity.WARNING,
-        message=f"{one.message}; which version of {context.title} this image has is not known",
-    )
+    """Turn an error into a warning: no flags are known of the running version, nor of another one that might take the flag."""
+    which = "" if context.version else f"; which version of {context.title} this image has is not known"
+    return replace(one, level=LintSeverity.WARNING, message=one.message + which)
 
 
 def _is_far_from_known(version: str, known: Iterable[FlagCatalogue]) -> bool:

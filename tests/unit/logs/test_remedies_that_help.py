@@ -174,7 +174,7 @@ REMEDIES: dict[str, tuple[str, str, str | None, tuple[str, ...]]] = {
     ),
     # shaamil101-etched/trtllm-benchmarks, nohup.out
     "another command of TensorRT-LLM": (
-        "args.dataset", "trtllm-serve refused", "args.dataset",
+        "nearest to 0.16.0", "image has is not known", "args.dataset",
         ("[TensorRT-LLM] TensorRT-LLM version: 0.16.0", "Usage: trtllm-bench [OPTIONS] COMMAND [ARGS]...", "Error: No such option: --dataset"),
     ),
 }  # fmt: skip
