@@ -856,6 +856,7 @@ class LogAnalyzer:
             or not seen.serving
             or failure.cause not in STARTUP_ONLY_CAUSES
             or failure.weight < FailureWeight.CONCRETE
+            or "GGML_ASSERT(" in seen.text  # llama.cpp at work checks itself
         ):
             return False
         if failure.cause is FailureCause.UNKNOWN_FLAG:
@@ -1108,7 +1109,8 @@ class LogAnalyzer:
     def _note_turning_point(self, line: LogLine, text: str) -> None:
         """Note that a run, a stop, a traceback or a usage message begins."""
         begins = _list_run_starts(self.engine)
-        if self.was_ready and text.startswith(self.engine.signs.loads):
+        # Ollama, which has no such ready line, loads one model after another.
+        if self._ready_at and text.startswith(self.engine.signs.loads):
             begins = self.engine.signs.loads
         if text.startswith(begins):
             if self.whole:

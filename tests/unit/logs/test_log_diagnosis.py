@@ -249,9 +249,24 @@ def test_a_model_that_llama_server_loads_after_it_was_ready_is_of_a_new_run() ->
     assert (found.runs, found.run_began, found.ready, found.version) == (2, 6, False, "b5894")
     assert [one.value for one in found.facts if one.name is EngineFactName.KV_CACHE_TOKENS] == ["16384"]
     assert diagnose_lines(*first).runs == 1  # a draft model
+    asked = '[GIN] 2026/01/28 - 01:19:02 | 200 |  3.68s | 127.0.0.1 | POST "/api/chat"'
+    ollama = diagnose_lines(load, asked, load, engine="llamacpp")
+    assert (ollama.ready, ollama.runs) == (True, 1)
     assert (
         diagnose_lines("build: 1 (ebbf544) with GNU 14.3.0 for Linux x86_64", ready, engine="llamacpp").version is None
     )
+
+
+def test_a_check_that_fails_at_work_begins_no_run() -> None:
+    # llama.cpp b5080, an embedding model
+    check = (
+        'src/llama-context.cpp:1220: GGML_ASSERT((cparams.causal_attn || cparams.n_ubatch >= n_tokens_all) && "non-causal attention '
+        'requires n_ubatch >= n_tokens") failed'
+    )
+    ready = "main: server is listening on http://192.168.0.2:8080 - starting the main loop"
+    found = diagnose_lines(ready, "slot launch_slot_: id  0 | task 0 | processing task", check)
+    assert (found.ready, found.runs) == (True, 1)
+    assert found.verdict is not None
 
 
 def test_a_word_of_a_model_s_class_is_no_engine() -> None:
