@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from sparkctl.profiles.yaml_reader import YamlValue
 
 _MOST_CHANGES, _MAX_VALUE_CHARS = 5, 60  # fields of a profile that are named, and of each value
-_COMPARED_FACTS = (("driver", "driver"), ("kernel", "kernel"), ("engine_version", "engine version"))
+_COMPARED_FACTS = (("driver", "driver"), ("kernel", "kernel"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,10 @@ def diff_starts(before: OperationRecord, after: OperationRecord) -> StartDiff:
             "image digest", None if other is None else other.image_digest, share.image_digest, found, unknown
         )
         if same is not None:
-            for name, words in _COMPARED_FACTS:
+            # an image has one version, which the log of a start that failed may not tell
+            is_same_image = share.image_digest is not None and share.image_digest == same.image_digest
+            facts = _COMPARED_FACTS if is_same_image else (*_COMPARED_FACTS, ("engine_version", "engine version"))
+            for name, words in facts:
                 _compare_values(f"{words} of {share.node}", getattr(same, name), getattr(share, name), found, unknown)
     return StartDiff(tuple(dict.fromkeys(found)), tuple(dict.fromkeys(unknown)))
 

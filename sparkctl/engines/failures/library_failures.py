@@ -743,7 +743,7 @@ GPU_FAULTS = (
         r"|invalid device function)).{0,200})",
         FailureCause.GPU_FAULT,
         "A GPU kernel could not run, or failed: {what}",
-        "[{part} is attention of FlashInfer: set args.attention-backend to another one.] " + _GPU_FAULT_REMEDY,
+        "[{part} is attention of FlashInfer: choose another attention backend.] " + _GPU_FAULT_REMEDY,
         needle=" == cudaSuccess",
         weight=FailureWeight.LIKELY,
     ),

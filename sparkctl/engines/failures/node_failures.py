@@ -190,8 +190,8 @@ _FILE_SYSTEM_FAILURES = (
         rf"{EXCEPTION_PREFIX}.*[Aa]ddress already in use \(addr='ipc://(?P<path>[^']{{1,200}})'\)",
         FailureCause.PORT_IN_USE,
         "Another process listens on the socket {path}.",
-        "Stop that process (another engine in the same container, or with the same /tmp), or give this one another socket. Of LMCache, every "
-        "engine needs its own lmcache_rpc_port, in the kv_connector_extra_config of args.kv-transfer-config.",
+        "Stop that process (another engine in the same container, or with the same /tmp), or give this one another socket. "
+        "<vLLM: Of LMCache, every engine needs its own lmcache_rpc_port, in the kv_connector_extra_config of args.kv-transfer-config.>",
         needle="ddress already in use (addr='ipc://",
     ),
     failure_rule(

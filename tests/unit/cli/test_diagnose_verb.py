@@ -197,7 +197,7 @@ def test_a_log_is_stored_without_its_secrets_and_never_overwritten(tmp_path: Pat
         'prompt_token_ids: [11, 12].\nINFO 05-01 10:00:00 [x.py:1] {"role": "user", "content": "my \\"Gartenweg\\", text"}\n'
         "[2026-05-01 10:00:00] Receive: obj=GenerateReqInput(rid='1', text='Gartenweg, cut here\n"
     )
-    (tmp_path / "vllm.log").write_text(f"HF_TOKEN=hf_{'a1B2' * 9}\n{BROKEN}{asked}")
+    (tmp_path / "vllm.log").write_text(f"HF_TOKEN=hf_{'a1B2' * 9}\n{asked}{BROKEN}")
     (tmp_path / "store").mkdir()
     ran = run_diagnose("vllm.log", "--submit", "store", cwd=tmp_path)
     log, about = sorted((tmp_path / "store").iterdir(), key=lambda file: file.suffix, reverse=True)
@@ -208,7 +208,7 @@ def test_a_log_is_stored_without_its_secrets_and_never_overwritten(tmp_path: Pat
     assert (log.read_text().count("params: SamplingParams(n=1)"), "[11, 12]" in log.read_text()) == (1, False)
     document = json.loads(about.read_text())
     assert (document["engine"], document["version"], document["cause"], document["confidence"], document["line"]) == (
-        "vllm", "0.19.1", "startup-memory-check", "certain", 6,
+        "vllm", "0.19.1", "startup-memory-check", "certain", 9,
     )  # fmt: skip
     again = run_diagnose("vllm.log", "--submit", "store", cwd=tmp_path)
     assert (again.returncode, "already stored" in again.stderr) == (2, True)
