@@ -101,8 +101,8 @@ class LogDiagnoser:
         self._effect_tables: dict[str, EffectTable] = {}
         self._held: list[str] | None = []  # the first lines of a paste, None once their common quoting is known
         self._quoting = ""
-        # the last lines about drafts, and their numbers
-        self._acceptance: deque[tuple[int, str | bytes]] = deque(maxlen=_MAX_ACCEPTANCE_LINES)
+        # the last lines, or blocks of lines, with one about drafts, and the number of the first of each
+        self._acceptance: deque[tuple[int, bytes]] = deque(maxlen=_MAX_ACCEPTANCE_LINES)
         self._socket_line = 0  # the number of the last line in which NCCL says that it uses sockets
         self.lines = 0
 
@@ -139,7 +139,7 @@ class LogDiagnoser:
         if not self._block:
             self._recent.append(line)
             if any(mark in line.text for mark in _ACCEPTANCE_MARKS):
-                self._acceptance.append((line.number, line.text))
+                self._acceptance.append((line.number, line.text.encode()))
             if _SOCKET_MARK in line.text:
                 self._socket_line = line.number
         for analyzer in self._analyzers.values():
@@ -172,12 +172,7 @@ class LogDiagnoser:
             block = b"\n".join(self._block[before:])
         # ``in`` is several times as fast as ``rfind``.
         if any(mark in block for mark in _ACCEPTANCE_BYTES):
-            latest = (
-                (self._block_start + at + 1, self._block[at])
-                for at in reversed(range(before, len(self._block)))
-                if any(mark in self._block[at] for mark in _ACCEPTANCE_BYTES)
-            )
-            self._acceptance.extend(reversed([*islice(latest, _MAX_ACCEPTANCE_LINES)]))
+            self._acceptance.append((self._block_start + before + 1, block))
         if _SOCKET_BYTES in block:
             self._socket_line = self._block_start + before + block.count(b"\n", 0, block.rfind(_SOCKET_BYTES)) + 1
 
@@ -309,8 +304,13 @@ class LogDiagnoser:
     def _find_acceptance(self, analyzer: LogAnalyzer) -> Iterator[EngineFact]:
         """Yield how many drafts the model accepted, as the last lines of its run tell: an interval with many drafts counts more."""
         first = max(analyzer.run_began, self._opening_line)
-        raws = (raw if isinstance(raw, bytes) else raw.encode() for number, raw in self._acceptance if number >= first)
-        read = (analyzer.engine.parse_stats_line(prepare_raw_line(raw)) for raw in raws)
+        lines = (
+            raw
+            for start, block in self._acceptance
+            for number, raw in enumerate(block.split(b"\n"), start)
+            if number >= first and any(mark in raw for mark in _ACCEPTANCE_BYTES)
+        )
+        read = (analyzer.engine.parse_stats_line(prepare_raw_line(raw)) for raw in deque(lines, _MAX_ACCEPTANCE_LINES))
         told = [
             (1.0 if one.drafted is None else one.drafted, one) for one in read if one and one.accept_length is not None
         ]

@@ -136,7 +136,7 @@ _QUOTA = "OSError: [Errno 122] Disk quota exceeded: '/e/project1/a/torch_compile
          1, "takes a WhisperTokenizer", "Take another tag"),
         ("ConnectionResetError: [Errno 104] Connection reset by peer", 1, "closed its connection", "last frames"),
         ("RuntimeError: Check failed: (status == cudaSuccess) is false: BatchPrefillWithPagedKVCache failed with error invalid argument",
-         1, "BatchPrefillWithPagedKVCache failed", "set its attention backend"),
+         1, "BatchPrefillWithPagedKVCache failed", "choose another attention backend"),
     ],
 )  # fmt: skip
 def test_the_line_that_says_most_is_the_proof_and_its_remedy_is_its_own(
