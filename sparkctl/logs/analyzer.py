@@ -1387,11 +1387,14 @@ class LogAnalyzer:
         self._follow_progress(signal, line)
 
     def _follow_progress(self, signal: LineSignal, line: LogLine) -> None:
+        step, current, is_same_phase = signal.step, self.step, signal.phase is self.phase
+        if step and current and is_same_phase and step.fraction is not None and step.name == current.name:
+            self.step = step  # the same bar goes on, as most lines with a step tell
+            return
         if signal.phase is Phase.READY and 0 < self._ready_at < line.number and any(map(_is_death, self.failures)):
             self.failures.clear()  # it was started again
         # The engine's own ready message does not decide: the rule's line, the health path and a token do.
         phase = Phase.WARMING if signal.phase is Phase.READY else signal.phase
-        step = signal.step
         if step is not None:
             if step.fraction is not None and self._is_late_progress(step, step.fraction):
                 return

@@ -585,7 +585,8 @@ def _find_last_effect(effects: bytes, start: int, end: int, least: int) -> int:
 
 
 # Removes the escape alone, and only if the bytes around it cannot join into another character.
-_COLOUR_CODE = re.compile(rb"(?>\x1b\[[0-?]*[ -/]*[@-~]?)(?![\x80-\xbf])")
+# A group around it, even an atomic one, would hide from `re` that it begins with an escape.
+_COLOUR_CODE = re.compile(rb"\x1b\[[0-?]*+[ -/]*+[@-~]?+(?![\x80-\xbf])")
 _EIGHT_BIT_CONTROL = re.compile(rb"\xc2[\x80-\x9f]")
 
 
