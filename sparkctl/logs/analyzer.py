@@ -51,6 +51,7 @@ from sparkctl.logs.line_patterns import (
     STOP_REQUESTS,
     TRACEBACK_HEADER,
     TRACEBACK_STARTS,
+    TWO_WRITERS,
     VERSION_PRINT,
     LogTime,
     TracebackReader,
@@ -1100,11 +1101,14 @@ class LogAnalyzer:
                 setattr(self, name, None)
 
     def _note_duration(self, line: LogLine, text: str) -> None:
-        if len(self.took) < _MAX_REPORTED_DURATIONS and (found := DURATION_PATTERN.match(text)):
-            what, seconds = truncate_text(found["what"].strip(), 80), float(found["seconds"])
-            self.took.append(ReportedDuration(what, seconds, line.number))
-            if what == "Graph capturing":
-                self._times.shorten_part("graphs", seconds, line)
+        if len(self.took) >= _MAX_REPORTED_DURATIONS or (found := DURATION_PATTERN.match(text)) is None:
+            return
+        what, seconds = truncate_text(found["what"].strip(), 80), float(found["seconds"])
+        if TWO_WRITERS.search(what):
+            return
+        self.took.append(ReportedDuration(what, seconds, line.number))
+        if what == "Graph capturing":
+            self._times.shorten_part("graphs", seconds, line)
 
     def _note_turning_point(self, line: LogLine, text: str) -> None:
         """Note that a run, a stop, a traceback or a usage message begins."""

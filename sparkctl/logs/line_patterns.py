@@ -55,9 +55,9 @@ _NO_ERRORS_PATTERN = lazy_pattern.compile(
     re.IGNORECASE,
 )
 DURATION_PATTERN = lazy_pattern.compile(
-    # not what two processes wrote into one line
-    r"(?P<what>(?:(?!\bpid=|\b(?:INFO|WARNING|ERROR) \d).){3,120}?)[ ,.]{1,20}+(?:took|takes|elapsed|finished in)[ =:]+(?P<seconds>\d+(?:\.\d+)?) ?s"
+    r"(?P<what>.{3,120}?)[ ,.]{1,20}+(?:took|takes|elapsed|finished in)[ =:]+(?P<seconds>\d+(?:\.\d+)?) ?s"
 )
+TWO_WRITERS = lazy_pattern.compile(r"\bpid=|\b(?:INFO|WARNING|ERROR) \d")  # what two processes wrote into one line
 DURATION_WORDS = (" took ", "elapsed", " takes ", "finished in ")
 # uvicorn's access line. The path is a client's text: nothing is searched in it.
 # Successful, and only clients of an engine at work send these:
@@ -276,6 +276,7 @@ def says_it_listens(text: str) -> bool:
     return may_say and _LISTENS.search(text) is not None
 
 
+@lru_cache(_KNOWN_TEXTS)
 def says_it_ends(text: str) -> bool:
     """Tell whether a program says in this line that it, or a process of its own, ends or did not begin."""
     return _ENDS.search(text) is not None
@@ -326,6 +327,7 @@ def tells_broken_connection(text: str) -> bool:
     return "Exception in callback _" in text and _BROKEN_CONNECTION.search(text) is not None
 
 
+@lru_cache(_KNOWN_TEXTS)
 def is_warning(text: str) -> bool:
     """Tell whether a line calls itself a warning, in the form of any program."""
     return _WARNING_LINE.match(text) is not None
