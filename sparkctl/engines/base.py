@@ -424,7 +424,8 @@ class LogSignature:
     Beginnings of prepared lines: ``begins`` of a line that every start prints once, early; ``serving`` of lines that
     only a serving engine prints and that `classify_line` ignores; ``standstill`` of lines that it repeats while its
     processes wait for each other; ``served`` of lines that show that an engine was ready before; ``loads`` of a line that, after it
-    was ready, only a new start prints.
+    was ready, only a new start prints. ``own_checks``: in a line by which it checks itself at work; ``reported_steps``: by the name of a
+    duration that it logs, the step that took it.
     """
 
     marks: str | None = None
@@ -434,6 +435,8 @@ class LogSignature:
     standstill: tuple[str, ...] = ()
     served: tuple[str, ...] = ()
     loads: tuple[str, ...] = ()
+    own_checks: tuple[str, ...] = ()
+    reported_steps: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

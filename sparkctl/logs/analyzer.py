@@ -861,7 +861,7 @@ class LogAnalyzer:
             or not seen.serving
             or failure.cause not in STARTUP_ONLY_CAUSES
             or failure.weight < FailureWeight.CONCRETE
-            or "GGML_ASSERT(" in seen.text  # llama.cpp at work checks itself
+            or any(map(seen.text.__contains__, self.engine.signs.own_checks))
         ):
             return False
         if failure.cause is FailureCause.UNKNOWN_FLAG:
@@ -1111,8 +1111,9 @@ class LogAnalyzer:
         if TWO_WRITERS.search(what):
             return
         self.took.append(ReportedDuration(what, seconds, line.number))
-        if what == "Graph capturing":
-            self._times.shorten_part("graphs", seconds, line)
+        for name, step in self.engine.signs.reported_steps:
+            if name == what:
+                self._times.shorten_part(step, seconds, line)
 
     def _note_turning_point(self, line: LogLine, text: str) -> None:
         """Note that a run, a stop, a traceback or a usage message begins."""

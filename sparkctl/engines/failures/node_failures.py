@@ -349,7 +349,7 @@ RANK_FAILURES = (
         r"(?:(?:^|\s)ray\.(?:exceptions\.)?|^)(?P<what>(?:ActorDiedError|ActorUnavailableError|WorkerCrashedError|NodeDiedError"
         r"|LocalRayletDiedError|OwnerDiedError|RayChannelError|RuntimeEnvSetupError|GetTimeoutError"
         r"|RaySystemError|RayActorError)[:(].*)|RayWorkerProc rank=(?P<rank>\d+) died unexpectedly"
-        r"|\(raylet\).{0,400}(?P<said>The node with node id.*marked dead|raylet.*died)",
+        r"|\(raylet\).{0,400}(?P<said>The node with node id.{0,200}marked dead|raylet.{0,200}died)",
         FailureCause.RAY,
         "Ray lost a worker[ (rank {rank})][: {what}][: {said}].",
         _CHECK_OTHER_NODE,
@@ -441,7 +441,7 @@ RANK_FAILURES = (
         warning=True,
     ),
     failure_rule(
-        r"Gloo connectFullMesh failed|\bgloo\b.*(?:Connection refused|[Tt]imed out|[Uu]nable to find address for: (?P<name>\S+))"
+        r"Gloo connectFullMesh failed|\bgloo\b.{0,400}(?:Connection refused|[Tt]imed out|[Uu]nable to find address for: (?P<name>\S+))"
         r"|(?:^|\] ?)(?:(?:\[[^\]]{1,40}\])? {1,40}\S{1,40} {1,4})?UCX  ?ERROR +(?P<ucx>.{1,120})|\*\*\* An error occurred in (?P<mpi>MPI_\w{1,40})",
         FailureCause.NCCL,
         "The ranks could not reach each other[: Gloo has no address for {name}][: UCX: {ucx}][: {mpi}].",

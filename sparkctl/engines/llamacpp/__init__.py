@@ -250,6 +250,7 @@ class LlamaCppEngine(Engine):
         ),
         begins=("srv  llama_server: initializing", "build: ", "build_info: "),
         loads=("load_tensors: loading model tensors",),
+        own_checks=("GGML_ASSERT(",),
         serving=("slot ", "srv  update_slots", "srv  log_server_r"),
         served=(
             *("slot launch_slot_", "slot update_slots", "slot print_timing", "srv  update_slots: all slots are idle"),

@@ -339,6 +339,7 @@ class VllmEngine(Engine):
         begins=("non-default args: ",),
         serving=("Engine 0", "SpecDecoding metrics: ", *_REQUEST_STARTS),
         standstill=("No available shared memory broadcast block found",),
+        reported_steps=(("Graph capturing", "graphs"),),
         served=(
             "AsyncLLM output_handler failed",
             "Dumping input data for V1 LLM engine",
