@@ -188,7 +188,7 @@ _DRAFT_MODEL_METHODS = (
 _DRIVER_OUT_OF_MEMORY = "AcceleratorError: CUDA error: out of memory"
 # Speculative decoding is known for these: github.com/vllm-project/vllm/issues/44734, Blackwellboy/model-serving-minefield 28, 120.
 _DRAFT_SUSPECTS = (FailureCause.WEDGED, FailureCause.GPU_FAULT)
-_TOTAL_CAPACITY = lazy_pattern.compile(r"total capacity of (?P<gib>[\d.]+) GiB")
+_TOTAL_CAPACITY = lazy_pattern.compile(r"total capacity of (?P<gib>\d{1,6}(?:\.\d+)?) GiB")
 _ASKED_AND_FREE = lazy_pattern.compile(
     r"Tried to allocate (?P<asked>\d+(?:\.\d+)? [KMG]iB)\b.{0,200}? of which (?P<free>\d+(?:\.\d+)? [KMG]iB) is free"
     r"(?:\. (?P<allowed>\d+(?:\.\d+)? [KMG]iB) allowed;)?"

@@ -205,6 +205,10 @@ def _is_death(seen: EvidenceLine) -> bool:
     return seen.serving and failure is not None and failure.fatal and failure.weight <= FailureWeight.DEATH
 
 
+def _ends_process(failure: Failure) -> bool:
+    return failure.fatal or failure.cause in (FailureCause.KILLED, FailureCause.HOST_OOM_KILL)
+
+
 def make_room_for_failure(failures: list[EvidenceLine], failure: Failure) -> bool:
     """Tell whether to store one more failure. If there are too many (a client with bad requests for days, a compiler that refuses
     each file), the weakest one is removed for a heavier one, and one that only says what others say for one of another kind."""
@@ -1349,7 +1353,7 @@ class LogAnalyzer:
             self.was_ready
             or self._times.has_loaded
             or any(
-                seen.is_uncaught or (seen.failure and seen.failure.fatal) or has_usual_name(seen.text)
+                seen.is_uncaught or (seen.failure and _ends_process(seen.failure)) or has_usual_name(seen.text)
                 for seen in self.failures
             )
         )

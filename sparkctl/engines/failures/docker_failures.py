@@ -418,7 +418,7 @@ _SHELL_START = r"(?:(?:/bin/|/usr/bin/)?(?:ba|da)?sh (?:-\w{1,12} (?:pipefail )?
 # BuildKit, Docker's older builder, Podman. Of their compilers' errors, which are those of a start in other logs, they say the step.
 _BUILD_FAILURES = (
     failure_rule(
-        r"\bThe user requested (?P<what>[\w.\[\]-]{1,80}(?:\([^)]{0,80}\)|[<>=!~]=?)\S{0,80})",
+        r"^(?:#\d{1,4} (?:\d{1,6}\.\d{1,3} {1,8})?)?The user requested (?:\(constraint\) )?(?P<what>[\w.\[\]-]{1,80}[<>=!~]=?\S{0,80})$",
         FailureCause.BROKEN_IMAGE,
         "The build of an image failed: pip was asked for {what}, and another package does not go with that version.",
         "The lines after this one (depends on) name it and the versions that it takes: ask for one of them, or for no certain version.",

@@ -36,6 +36,13 @@ _PACKAGES = {
     "sklearn": "scikit-learn",
     "yaml": "pyyaml",
 }
+# Those of the same name. Another one is not named: anybody may have registered it.
+_SAME_PACKAGES = re.compile(
+    "accelerate|aiohttp|bitsandbytes|compressed_tensors|datasets|decord|diffusers|einops|fastapi|flask|gguf|gradio|huggingface_hub"
+    "|kernels|librosa|lmcache|mistral_common|modelscope|numba|numpy|onnx|onnxruntime|openai|optimum|outlines|pandas|peft|psutil"
+    "|pyarrow|pydantic|ray|requests|safetensors|scipy|sentence_transformers|sentencepiece|setuptools|soundfile|tiktoken|timm"
+    "|tokenizers|torch|torch_directml|torchaudio|torchsde|torchvision|tqdm|transformers|triton|uvicorn|uvloop|xformers|xgrammar"
+)
 # What programs call directories of their own: what has such a name on pypi.org is something else.
 _OWN_NAMES = re.compile(
     "api|app|backend|common|common_ops|config|core|helpers|main|models?|modules|nodes|server|shared|src|utils"
@@ -70,7 +77,8 @@ def _name_python_package(groups: MatchGroups) -> MatchGroups:
     if _OWN_NAMES.fullmatch(name):
         return {"absent": name, "own": name}
     index = _TORCH_INDEX if name in ("torch", "torchaudio", "torchvision") else ""
-    return {"absent": name, "package": _PACKAGES.get(name, name.replace("_", "-")) + index}
+    package = _PACKAGES.get(name) or (name.replace("_", "-") if _SAME_PACKAGES.fullmatch(name) else None)
+    return {"absent": name} if package is None else {"absent": name, "package": package + index}
 
 
 def _name_debian_package(groups: MatchGroups) -> MatchGroups:
@@ -962,7 +970,7 @@ IMAGE_FAILURES = (
         weight=FailureWeight.LIKELY,
     ),
     failure_rule(
-        r"No module named '?(?P<name>(?!(?:sglang|vllm|tensorrt_llm)(?![\w.]))[\w.]{1,120})"
+        r"No module named '?(?P<name>(?!(?:sglang|vllm|tensorrt_llm)(?![\w.]))(?!\d|_*\W)\w[\w.]{0,120})"
         r"|(?P<said>cannot import name '\w{1,80}' from '(?P<tree>vllm)\.(?:vllm_flash_attn|_\w{0,20}C)\b\S{0,80}' "
         r"\(/(?!\S{0,200}-packages/)\S{1,200}\))",
         FailureCause.BROKEN_IMAGE,
@@ -993,7 +1001,7 @@ IMAGE_FAILURES = (
         weight=FailureWeight.LIKELY,
     ),
     failure_rule(
-        r"(?P<what>(?P<who>[\w.-]{2,40}) (?:needs|requires) (?P<name>[\w.-]{2,40}) (?P<most>[\d.]{0,12}\d) or less\b.{0,80})",
+        r"^(?:\w+\.)*ImportError: (?P<what>(?P<who>[\w.-]{2,40}) (?:needs|requires) (?P<name>[\w.-]{2,40}) (?P<most>[\d.]{0,12}\d) or less\b.{0,80})",
         FailureCause.BROKEN_IMAGE,
         "{name} is too new for {who}: {what}",
         "Take another tag of this image. An image of your own: pin it when it is built (pip install '{name}=={most}.*').",

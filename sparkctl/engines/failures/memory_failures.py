@@ -28,7 +28,8 @@ _OTHER_DEVICES = (
 )
 
 
-_HOLDER = re.compile(r"Process (\d+) has ([\d.]+ \w+)")
+_TORCH_SIZE = r"\d{1,15}(?:\.\d{1,6})? (?:[KMGT]iB|bytes)"
+_HOLDER = re.compile(rf"Process (\d+) has ({_TORCH_SIZE})\b")
 
 
 def format_asked_size(groups: MatchGroups) -> MatchGroups:
@@ -78,7 +79,9 @@ def cuda_memory_rules(
     numbers = (
         r"(?:CUDA|HIP) out of memory\. Tried to allocate (?P<size>[\d.]+ \w+)(?:.{0,200}? of which (?P<free>[\d.]+ \w+) is free"
         r"(?:\. [\d.]+ \w+ allowed;)?\.? ?(?P<holders>(?:Process \d+ has [\d.]+ \w+ memory in use\. ?){0,6})"
-        r"(?:.{0,40}?(?P<own>this process has))?(?:.{0,80}?allocated memory (?P<allocated>[\d.]+ \w+) is allocated by PyTorch)?)?"
+        r"(?:.{0,40}?(?P<own>this process has))?(?:.{0,80}?allocated memory (?P<allocated>"
+        + _TORCH_SIZE
+        + r") is allocated by PyTorch)?)?"
     )
     summary = (
         f"{CUDA_OUT_OF_MEMORY_TEXT[:-1]}: it tried to allocate {{size}}[ and {{free}} was free][; process {{pid}} holds {{held}}]"

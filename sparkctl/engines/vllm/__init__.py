@@ -334,7 +334,7 @@ class VllmEngine(Engine):
         marks=r"\((?:APIServer|EngineCore\w*|Worker\w*|VllmWorker\w*|RayWorker(?:Vllm|Wrapper|Proc)) (?:rank=\d+ )?pid="
         r"|Engine \d{3}: Avg |vLLM (?:API )?server |Initializing an? (?:V1 )?LLM engine"
         r"|(?:DEBUG|INFO|WARNING|ERROR) \d\d-\d\d \d\d:\d\d:\d\d \[?[\w/]+\.py:\d+\]"
-        r"|^(?:usage: )?(?:vllm(?: serve)?|api_server\.py)(?: \[-h\]|: error: )|^== vLLM ==|^vLLM Version \d",
+        r"|^(?:usage: )?vllm(?: serve)?(?: \[-h\]|: error: )|^ *\[--uvicorn-log-level |^== vLLM ==|^vLLM Version \d",
         hints=("/vllm/", "vllm.", "Collecting vllm", "vllm 0.", "err_execute_model_input"),
         begins=("non-default args: ",),
         serving=("Engine 0", "SpecDecoding metrics: ", *_REQUEST_STARTS),

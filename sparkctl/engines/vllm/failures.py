@@ -431,7 +431,7 @@ _EXIT_FAILURES = (
         weight=FailureWeight.DEATH,
     ),
     failure_rule(
-        r"No heartbeat received from MQLLMEngine",
+        r"^TimeoutError(?:\(['\"]|: )No heartbeat received from MQLLMEngine",
         FailureCause.WEDGED,
         "The engine's process did not answer the API server in time.",
         "Raise env.VLLM_RPC_TIMEOUT (milliseconds; 10000 without it): a long prompt may keep the engine that long. If that does not help, look "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sparkctl.logs.diagnosis import LogDiagnoser
-from sparkctl.model.verdict import Verdict
+from sparkctl.model.verdict import FailureCause, Verdict
 
 
 def diagnose_lines(log: str) -> Verdict:
@@ -172,11 +172,18 @@ def test_a_setting_that_vllm_refuses_is_named_as_its_flag(says: str, remedy: str
     assert (verdict.edit.value if verdict.edit else None) == edit
 
 
-def test_the_usage_of_vllm_s_module_tells_the_engine() -> None:
+_USAGE = "usage: api_server.py [-h] [--headless]"
+_VLLM_USAGE = f"{_USAGE}\n                     [--uvicorn-log-level {{debug,info,warning,error,critical,trace}}]\n"
+
+
+@pytest.mark.parametrize(("usage", "engine"), [(_VLLM_USAGE, "vllm"), (_USAGE, None)])
+def test_the_usage_of_vllm_s_module_tells_the_engine_and_another_program_s_of_that_name_does_not(
+    usage: str, engine: str | None
+) -> None:
     diagnoser = LogDiagnoser()
-    for line in ("usage: api_server.py [-h] [--headless]", "api_server.py: error: unrecognized arguments: --howl"):
+    for line in (*usage.splitlines(), "api_server.py: error: unrecognized arguments: --howl"):
         diagnoser.feed_raw_line(line)
-    assert diagnoser.build_diagnosis().engine == "vllm"
+    assert diagnoser.build_diagnosis().engine == engine
 
 
 def test_a_worker_is_no_engine_core() -> None:
@@ -197,9 +204,7 @@ def test_the_parts_of_a_validation_error_keep_their_own_marks() -> None:
 
 
 def test_a_flag_that_some_versions_lack_is_explained_where_the_image_refuses_it() -> None:
-    verdict = diagnose_lines(
-        "usage: api_server.py [-h] [--headless]\napi_server.py: error: unrecognized arguments: --disable-log-requests"
-    )
+    verdict = diagnose_lines(f"{_VLLM_USAGE}api_server.py: error: unrecognized arguments: --disable-log-requests")
     assert "requests are not logged by default: leave it out" in verdict.remedy
 
 
@@ -209,3 +214,50 @@ def test_what_docker_refuses_is_quoted_from_the_line_that_is_whole() -> None:
         "ies:/workspace:ro'\nError response from daemon: invalid volume specification: 'C:\\Users\\Repositories:/workspace:ro'"
     )
     assert verdict.evidence[0].line == 3
+
+
+def test_odd_sizes_in_a_line_about_memory_are_not_known() -> None:
+    verdict = diagnose_lines(
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 1.1.9 GiB of which 3.00 MiB "
+        "is free. Process 12 has 1.2.3 GiB memory in use. Of the allocated memory 3 foo is allocated by PyTorch"
+    )
+    assert verdict.cause is FailureCause.CUDA_OUT_OF_MEMORY
+    assert "Process 12" not in verdict.remedy
+
+
+@pytest.mark.parametrize(
+    ("line", "not_said"),
+    [
+        ("ValueError: FlashAttention requires head_dim 256 or less", "pip install"),
+        ("ModuleNotFoundError: No module named 'mycompany_internal'", "pip install mycompany"),
+        ("ModuleNotFoundError: No module named '___'", "pip install"),
+    ],
+)
+def test_no_package_is_named_that_anybody_may_have_registered(line: str, not_said: str) -> None:
+    assert not_said not in diagnose_lines(line).remedy
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["The user requested get_weather(Paris)", "INFO 05-01 10:00:00 [a.py:1] No heartbeat received from MQLLMEngine"],
+)
+def test_what_a_serving_engine_quotes_is_no_failure(line: str) -> None:
+    diagnoser = LogDiagnoser()
+    for one in (
+        "(APIServer pid=1) INFO 05-01 10:00:00 [utils.py:233] non-default args: {}",
+        "INFO:     Application startup complete.",
+        line,
+    ):
+        diagnoser.feed_raw_line(one)
+    assert diagnoser.build_diagnosis().verdict is None
+
+
+def test_a_process_that_was_killed_before_the_first_line_of_a_run_is_another_run() -> None:
+    diagnoser = LogDiagnoser()
+    for line in (
+        "vllm exited with code 137",
+        "(APIServer pid=1) INFO 05-01 10:00:00 [utils.py:233] non-default args: {}",
+    ):
+        diagnoser.feed_raw_line(line)
+    found = diagnoser.build_diagnosis()
+    assert (found.runs, found.before and found.before.cause) == (2, FailureCause.KILLED)
