@@ -31,8 +31,8 @@ class SparkctlError(Exception):
         self.message = message
         self.hint = hint
 
-    def told_with(self, other: SparkctlError) -> SparkctlError:
-        """Return this error with another after it: one node could not be asked, and the others do not know the name."""
+    def add_message(self, other: SparkctlError) -> SparkctlError:
+        """Append another error's message. Return this error, so that the caller can raise it."""
         self.message = f"{self.message}; {other.message}"
         self.args = (self.message,)
         return self

@@ -69,17 +69,16 @@ async def _check(ctx: CommandContext, request: CheckInstance, emit: Emit) -> Com
             emit(WarningEmitted(ctx.clock.unix_time(), NodeName(lost.node), lost.message, lost.hint))
         outcome = Outcome.UNHEALTHY if failed > 0 and request.is_strict else Outcome.DONE
         return build_end(ctx, began, outcome, node=node.name, instance=request.instance)
-    if ended is not None and not failures:
-        raise OperationRefused(
-            f"{request.instance} on {ended} is not running", f"see why: sparkctl logs {request.instance}"
-        )
     asked = ", ".join(node.name for node in request.nodes if node.name not in [one.node for one in failures])
-    unknown = build_missing_instance_error(request.instance, (), asked)
-    if failures:
-        for lost in failures[1:]:
-            failures[0].told_with(lost)
-        raise failures[0].told_with(unknown) if asked and ended is None else failures[0]
-    raise unknown
+    answer: SparkctlError = build_missing_instance_error(request.instance, (), asked)
+    if ended is not None:
+        see = f"see why: sparkctl logs {request.instance}"
+        answer = OperationRefused(f"{request.instance} on {ended} is not running", see)
+    if not failures:
+        raise answer
+    for other in (*failures[1:], *([answer] if asked else [])):
+        failures[0].add_message(other)
+    raise failures[0]
 
 
 async def _check_container(

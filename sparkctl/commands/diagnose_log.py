@@ -97,7 +97,7 @@ async def diagnose_instance(
             raise unknown
         _, error = silent[0]
         if isinstance(error, NodeUnreachable) and len(silent) < len(nodes):  # a misspelt file is no matter of the node
-            raise error.told_with(unknown)
+            raise error.add_message(unknown)
         raise error
     return replace(_diagnose_saved_log(ctx, saved, engine), silent=tuple(silent))
 

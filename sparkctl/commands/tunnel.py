@@ -202,7 +202,7 @@ async def _find_endpoint(
         where = " or ".join(node.name for node, _ in seen)
         unknown = build_missing_instance_error(request.instance, names, where)
         if (failure := next((answer for answer in answers if isinstance(answer, SparkctlError)), None)) is not None:
-            raise failure.told_with(unknown) if seen else failure
+            raise failure.add_message(unknown) if seen else failure
         raise unknown
     if len(found) > 1:
         nodes = " and ".join(node.name for node, _ in found)

@@ -150,7 +150,7 @@ def choose_instance(views: Sequence[NodeStatusView], name: str, nodes: Sequence[
             raise unknown
         away = silent[0]
         lost = NodeError(away.name, away.detail or f"{away.name} could not be read", away.hint)
-        raise lost.told_with(unknown) if asked else lost
+        raise lost.add_message(unknown) if asked else lost
     heads = [one for one in found if not is_worker(one)] or found
     if len({one.node for one in heads}) > 1:
         raise InvalidInput(f"{name} runs on {' and '.join(one.node for one in heads)}", "name one of them with --node")

@@ -125,7 +125,10 @@ async def serve_connection(reader: ReadStream, writer: WriteStream, handler: Req
     peer = SimHttpConnection(reader)
     try:
         while True:
-            request = await peer.read_request()
+            try:
+                request = await peer.read_request()
+            except ValueError:  # its target is no address
+                return
             reply = await _run_handler(peer, handler, request)
             writer.write(peer.encode(_build_head(reply, server)))
             if reply.stream is not None:
@@ -139,7 +142,7 @@ async def serve_connection(reader: ReadStream, writer: WriteStream, handler: Req
             if peer.wire.our_state is not h11.DONE:
                 return
             peer.wire.start_next_cycle()
-    except (EOFError, OSError, ValueError, h11.ProtocolError):
+    except (EOFError, OSError, h11.RemoteProtocolError):
         return
     finally:
         writer.close()

@@ -15,7 +15,7 @@ from sparkctl.commands.start.start_needs import list_chain, start_with_needs
 from sparkctl.commands.start.start_request import StartInstance
 from sparkctl.context import CommandContext
 from sparkctl.errors import ExitCode, OperationRefused, SparkctlError
-from sparkctl.model.events import CommandEnded, Event, MemoryFitEvaluated, Outcome, PartsMissing
+from sparkctl.model.events import CommandEnded, Event, MemoryFitEvaluated, Outcome, PartsMissing, WarningEmitted
 from sparkctl.model.lazy_dataclass import dataclass
 from sparkctl.model.missing_part import MissingPart, PartKind
 from sparkctl.model.questions import NonInteractivePrompter, PullQuestion
@@ -133,19 +133,21 @@ async def _measure_images(
     return estimate_pull_times(ctx.history, found)
 
 
-async def _find_obstacle(ctx: CommandContext, chain: Sequence[StartInstance]) -> CommandEnded | None:
-    """Return the end of a start that is refused for what no pull changes, a busy port for one; None where nothing is."""
+async def _find_obstacle(ctx: CommandContext, chain: Sequence[StartInstance]) -> list[Event]:
+    """Return the end of a start that is refused for what no pull changes, a busy port for one, after its warnings and the
+    calculation of its memory; nothing where nothing is.
+    """
     for one in chain:
         looked = _expect_pulled(start_instance(ctx, replace(one, dry_run=True)))
-        *_, ended = [event async for event in looked]
+        *seen, ended = [event async for event in looked]
         if isinstance(ended, CommandEnded) and ended.exit_code:
-            return ended
-    return None
+            return [*(event for event in seen if isinstance(event, MemoryFitEvaluated | WarningEmitted)), ended]
+    return []
 
 
 async def _refuse_what_does_not_fit(
     ctx: CommandContext, request: StartInstance, sources: _SourceAnswers
-) -> tuple[Event, ...]:
+) -> list[Event]:
     """Return the refusal of a start that lacks something and that memory refuses once it is there, as `plan` calculates it."""
     from sparkctl.commands.start.check_fit import CheckFit, check_fit  # imported late: most starts need none
 
@@ -158,13 +160,13 @@ async def _refuse_what_does_not_fit(
     sources.images = [part for event in missing for part in event.parts]
     refused = next((event for event in events if isinstance(event, MemoryFitEvaluated) and event.fit.is_refused), None)
     if refused is None or not missing:
-        return ()  # what else is wrong, the pull and the start say themselves
+        return []  # what else is wrong, the pull and the start say themselves
     first = [command for event in missing for command in event.commands]
     ways = [*first, *refused.commands, f"start it anyway: {replace(request, pull=True, forced=True).retry_command}"]
     ended = build_end_from_error(
         OperationRefused(refused.fit.summary_sentence, "\n".join(ways)), ctx, 0.0, request.profile.name, refused.node
     )
-    return (refused, ended)
+    return [refused, ended]
 
 
 async def _pull_and_start(
@@ -178,10 +180,10 @@ async def _pull_and_start(
     except SparkctlError as error:
         yield build_end_from_error(error, ctx, 0.0, request.profile.name)
         return
-    if (obstacle := await _find_obstacle(ctx, chain)) is not None:
-        yield obstacle
-        return
-    if not request.forced and (refused := await _refuse_what_does_not_fit(ctx, request, sources)):
+    refused = await _find_obstacle(ctx, chain)
+    if not refused and not request.forced:
+        refused = await _refuse_what_does_not_fit(ctx, request, sources)
+    if refused:
         for event in refused:
             yield event
         return

@@ -573,7 +573,7 @@ class _StopRun:
             return failure
         what = f"no instance and no profile is called {instance}{format_did_you_mean(instance, known)}"
         unknown = InvalidInput(what, "see what runs: sparkctl status")
-        return unknown if failure is None else failure.told_with(unknown)
+        return unknown if failure is None else failure.add_message(unknown)
 
     def _save_pending_stops(self, result: StopResult, chosen: Sequence[InstanceContainers]) -> None:
         """Save the stops for nodes that could not be asked, for the next contact with them."""

@@ -181,12 +181,14 @@ async def restart_old_containers(transaction: SwitchTransaction) -> str:
             await rank.detach_guard()  # its guard stays armed where it still loads
         seconds = transaction.ctx.clock.monotonic() - began
         for row in rows:
-            is_back = sys.exc_info()[0] is None
+            is_waited_for = row.operation.instance not in transaction.journal.unproved
+            outcome = Outcome.DONE if is_waited_for else Outcome.UNPROVED
+            outcome = outcome if sys.exc_info()[0] is None else Outcome.INTERRUPTED
             row.record_end(
-                str(Outcome.DONE if is_back else Outcome.INTERRUPTED),
-                0 if is_back else None,
-                why="the same containers, started again",
-                seconds=seconds if is_back else None,
+                str(outcome),
+                0 if outcome is Outcome.DONE else None,
+                why=f"the same containers, started again{'' if is_waited_for else '; not proved'}",
+                seconds=seconds if outcome is Outcome.DONE else None,
             )
     journal, took = transaction.journal, format_duration(seconds)
     unproved, is_one = " and ".join(journal.unproved), len(journal.stops) == 1

@@ -412,3 +412,7 @@ async def test_a_rollback_waits_for_no_model_that_was_not_proved_before(
     again = "qwen36-vllm runs again; nobody waited for qwen36-vllm, not proved before the switch"
     assert (ended.outcome, again in (ended.message or "")) == (Outcome.FAILED, True), ended
     assert [(one.id, one.state) for one in sparks.docker["spark1"].containers.values()] == [(old, "running")]
+    rows = [one for one in ctx.history.list_operations() if (one.why or "").startswith("the same containers")]
+    assert [(one.instance, one.outcome, one.seconds, describe_reason(one)) for one in rows] == [
+        ("qwen36-vllm", Outcome.UNPROVED, None, "the same containers, started again; not proved")
+    ]

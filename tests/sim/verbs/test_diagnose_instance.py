@@ -222,6 +222,18 @@ async def test_a_name_that_nobody_knows_is_said_beside_the_spark_that_is_away(
     assert re.search(r" refuses connections; no .* is called howl", ended.message or ""), ended
 
 
+async def test_a_check_says_where_it_ended_and_which_spark_is_away(
+    sparks: SimulatedSparks, ctx: CommandContext, node: Node
+) -> None:
+    await start_and_fail(ctx, node, "cuda-oom")
+    await sparks.sshd["spark2"].close()
+    nodes = load_config(sparks.config_path).nodes
+    ask = CheckInstance(instance="qwen36", nodes=nodes, is_full=False, is_strict=False)
+    _, ended = await collect_events_and_end(check_instance(ctx, ask))
+    assert (ended.exit_code, ended.node) == (3, "spark2"), ended
+    assert re.search(r" refuses connections; qwen36 on spark1 is not running$", ended.message or ""), ended
+
+
 async def test_a_word_that_no_spark_knows_is_said_though_one_of_them_is_away(
     sparks: SimulatedSparks, ctx: CommandContext
 ) -> None:

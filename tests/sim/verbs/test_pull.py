@@ -943,3 +943,13 @@ def test_a_misfit_is_told_before_a_busy_port() -> None:
     assert ran.returncode == 6
     assert "does not fit" in ran.stderr.partition("port 8003")[0]
     assert "port 8003 on spark1 is in use" in ran.stderr
+
+
+@pytest.mark.parametrize("flags", [("--pull",), ("--pull", "--dry-run"), ()], ids=" ".join)
+def test_a_misfit_is_told_with_its_calculation(flags: tuple[str, ...]) -> None:
+    words = ("qwen36-vllm", "--node", "spark1", "--set", "args.gpu-memory-utilization=0.1", *flags)
+    ran = run_demo("up", *words, "--json", scenario="two-stacks")
+    events = [json.loads(line) for line in ran.stdout.splitlines()]
+    assert (ran.returncode, [one["event"] for one in events][-2:]) == (6, ["fit", "result"])
+    assert events[-2]["fit"]["parts"]
+    assert "does not fit on spark1" in events[-1]["message"]
