@@ -175,7 +175,7 @@ class RankDiagnosis:
     """One container with what its log and its end tell.
 
     ``at``: when it failed, by its node's clock, unix seconds. ``is_aftermath``: the failure only follows from another
-    one elsewhere.
+    one elsewhere. ``is_bare_exit``: only its exit code is known.
     """
 
     session: NodeSession
@@ -183,11 +183,12 @@ class RankDiagnosis:
     found: LogDiagnosis
     at: float | None
     is_aftermath: bool
+    is_bare_exit: bool
 
     @property
     def rank_failure(self) -> RankFailure:
         """Its failure with its time, for `find_first_failure`."""
-        return RankFailure(self.session.node.name, self.verdict.cause, self.at, self.is_aftermath)
+        return RankFailure(self.session.node.name, self.verdict.cause, self.at, self.is_aftermath, self.is_bare_exit)
 
     @property
     def verdict(self) -> Verdict:
@@ -290,7 +291,10 @@ async def _diagnose_container(
     said_at = parse_log_time(stamps[min(numbers)], "") if numbers else None
     at = receipt.at if receipt is not None else container.finished if said_at is None else said_at.seconds
     is_aftermath = found.verdict is not None and verdict_builder.is_consequence(reading.analyzer, found.verdict)
-    return RankDiagnosis(session=session, container=container, found=found, at=at, is_aftermath=is_aftermath)
+    is_bare_exit = found.verdict is not None and start_verdict.is_bare_exit(reading.analyzer, found.verdict, container)
+    return RankDiagnosis(
+        session=session, container=container, found=found, at=at, is_aftermath=is_aftermath, is_bare_exit=is_bare_exit
+    )
 
 
 def _recall_holders(ctx: CommandContext, session: NodeSession, container: Container, verdict: Verdict) -> Verdict:

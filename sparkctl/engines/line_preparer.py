@@ -24,6 +24,8 @@ _LOG_PREFIX = lazy_pattern.compile(
     # Python's logging with a date: 2024-12-19 21:40:35 ERROR 56542 [engine.py:64], 2025-01-01 10:00:00,123 - name - ERROR -
     r"|\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)? {1,5}(?:- [\w.]+ - )?(?P<dated>DEBUG|INFO|WARNING|ERROR|CRITICAL)"
     r"(?: -)? (?: {1,8}(?=\[))?(?:\d+ )?(?:\[[^\[\]\s]+:\d+\] ?|[\w.]{1,60}:\d+ -- )?"
+    # Ray's command line has a tab after the time, and short names of levels
+    r"|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}\s{1,8}(?P<short>ERR|SUCC|WARN|PANIC|VINFO) [\w.]{1,60}:\d+ -- "
     # loguru and its like: 2026-01-18 23:16:55.275 | INFO     | name:function:46 - text, 05:57:22 | ERROR | stderr | text
     r"|(?:\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d(?:[.,]\d+)? \| (?P<barred>DEBUG|INFO|WARNING|ERROR|CRITICAL) {1,8}\| "
     r"(?:[\w.<>]{1,120}:[\w.<>]{1,80}:\d+ - |[\w.]{1,40} \| ?)?"
@@ -89,7 +91,10 @@ _LEVELS_BY_WORD = {
     "WARN": "WARNING",
     "WARNING": "WARNING",
     "ERROR": "ERROR",
-} | dict.fromkeys(("CRITICAL", "FATAL"), "CRITICAL")
+    "ERR": "ERROR",
+    "SUCC": "INFO",
+    "VINFO": "INFO",
+} | dict.fromkeys(("CRITICAL", "FATAL", "PANIC"), "CRITICAL")
 
 
 _TRACEBACK_HEADER, _BOXED_HEADER = "Traceback (most recent call last):", "─ Traceback (most recent call last) ─"
@@ -113,7 +118,7 @@ def strip_log_prefix(line: str) -> tuple[str | None, str]:
     while start < len(line) and line[start] in _PREFIX_STARTS and (found := _LOG_PREFIX.match(line, start)):
         word = found["level"] or found["word"] or found["dated"] or found["piped"] or found["named"] or found["undated"]
         word = word or found["barred"] or found["clocked"]
-        word = word or _LEVELS_BY_WORD.get((found["boxed"] or found["traced"] or "").upper())
+        word = word or _LEVELS_BY_WORD.get((found["boxed"] or found["traced"] or found["short"] or "").upper())
         word = word or _LEVELS_BY_LETTER.get(
             found["letter"] or found["mark"] or found["glog"] or found["flow"] or found["ray"] or found["onnx"] or ""
         )

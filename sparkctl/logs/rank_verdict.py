@@ -31,12 +31,13 @@ class ClockOffset:
 @dataclass(frozen=True, slots=True)
 class RankFailure:
     """A rank that failed ``at`` (unix seconds of its node's clock; None: not known) of ``cause``; ``is_aftermath``: its log only says
-    that something else failed before."""
+    that something else failed before; ``is_bare_exit``: only its exit code is known."""
 
     node: NodeName
     cause: FailureCause
     at: float | None
     is_aftermath: bool = False
+    is_bare_exit: bool = False
 
 
 def compute_clock_offset(asked: float, answer: float, heard: float) -> ClockOffset:
@@ -54,7 +55,7 @@ def find_first_failure(failures: Iterable[RankFailure], offsets: Mapping[NodeNam
 
     An aftermath never counts while another rank gives a cause, as both may be closer in time than the clocks' precision. A
     lost rank is never the cause while some rank has a cause of its own; a communication failure gives way to such a cause
-    unless that came much later. Raises ValueError without failures.
+    unless that came much later, or is only an exit code that came later at all. Raises ValueError without failures.
     """
 
     def to_local_time(one: RankFailure) -> float:
@@ -73,7 +74,8 @@ def find_first_failure(failures: Iterable[RankFailure], offsets: Mapping[NodeNam
     if first in reasons:
         return own
     between = next((one for one in in_time if one.cause is not FailureCause.WORKER_LOST), None)
-    if between is None or to_local_time(own) <= to_local_time(between) + _MAX_CAUSE_DELAY_SECONDS:
+    delay = 0.0 if own.is_bare_exit else _MAX_CAUSE_DELAY_SECONDS
+    if between is None or to_local_time(own) <= to_local_time(between) + delay:
         return own
     return between
 

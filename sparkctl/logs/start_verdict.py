@@ -7,6 +7,7 @@ code, which is often misleading (SGLang kills itself with 137 on a clean stop, v
 from __future__ import annotations
 
 import signal
+from typing import TypeGuard
 
 from sparkctl.engines.base import Engine, FailureWeight
 from sparkctl.errors import DiskFull, DockerError, DockerPermissionDenied, GpuRuntimeMissing, ImageNotFound, PortInUse
@@ -69,6 +70,12 @@ def build_exit_verdict(
     return verdict_builder.build_verdict(log, plan, (ended,)) or _build_exit_code_verdict(
         plan, log, container, ended, again, requests
     )
+
+
+def is_bare_exit(log: LogAnalyzer, verdict: Verdict, container: Container | None) -> bool:
+    """Tell whether a verdict is only an exit code, as no line of the log names a failure; a signal ended it for a reason of its own."""
+    by_signal = container is not None and _is_signal_exit(container.exit_code)
+    return verdict.cause is FailureCause.CRASHED and log.root_failure is None and not by_signal
 
 
 def build_docker_error_verdict(
@@ -267,7 +274,7 @@ def _build_exit_code_verdict(
             f"On {plan.node}: sudo dmesg -T | grep -iE 'oom|killed process'",
             confidence=Confidence.LIKELY,
         )
-    what = f": {log.last_error.text}" if log.last_error else ", and no line of its log says why"
+    what = f": {log.last_error.text.strip()}" if log.last_error else ", and no line of its log says why"
     return Verdict(
         cause=FailureCause.CRASHED,
         summary=truncate_text(
@@ -319,13 +326,13 @@ def _describe_progress(log: LogAnalyzer) -> str:
     return f"while it was {log.phase}" + (f" ({log.step.name})" if log.step else "")
 
 
+def _is_signal_exit(code: int | None) -> TypeGuard[int]:
+    return code is not None and _SIGNAL_EXIT_BASE < code <= _SIGNAL_EXIT_BASE + _LAST_SIGNAL
+
+
 def _format_exit_code(code: int | None) -> str:
     """Return an exit code, with its signal if it means one."""
-    return (
-        str(code)
-        if code is None or not _SIGNAL_EXIT_BASE < code <= _SIGNAL_EXIT_BASE + _LAST_SIGNAL
-        else f"{code}, {_format_signal(code - _SIGNAL_EXIT_BASE)}"
-    )
+    return f"{code}, {_format_signal(code - _SIGNAL_EXIT_BASE)}" if _is_signal_exit(code) else str(code)
 
 
 def _format_signal(number: int) -> str:

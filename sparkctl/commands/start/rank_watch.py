@@ -48,13 +48,14 @@ class RankStartFailure:
     """Why a rank failed, or is late, and the path of its whole log.
 
     ``at``: when, by its node's clock, unix seconds. ``is_aftermath``: the failure only follows from another one
-    elsewhere.
+    elsewhere. ``is_bare_exit``: only its exit code is known.
     """
 
     verdict: Verdict | None
     log: str | None
     at: float | None
     is_aftermath: bool
+    is_bare_exit: bool
 
 
 class RankWatch:
@@ -213,7 +214,11 @@ class RankWatch:
                 if budget is not None:
                     verdict = verdict_builder.add_memory_holders(verdict, budget.holders, budget.total)
         return RankStartFailure(
-            verdict, log, at, verdict is not None and verdict_builder.is_consequence(watch.log, verdict)
+            verdict,
+            log,
+            at,
+            is_aftermath=verdict is not None and verdict_builder.is_consequence(watch.log, verdict),
+            is_bare_exit=verdict is not None and start_verdict.is_bare_exit(watch.log, verdict, container),
         )
 
     async def stop_rank(self) -> None:
@@ -415,7 +420,11 @@ def _find_first_failure(failures: Sequence[tuple[RankWatch, RankStartFailure]], 
     return find_first_failure(
         [
             RankFailure(
-                rank.plan.node, one.verdict.cause if one.verdict else FailureCause.CRASHED, one.at, one.is_aftermath
+                rank.plan.node,
+                one.verdict.cause if one.verdict else FailureCause.CRASHED,
+                one.at,
+                one.is_aftermath,
+                one.is_bare_exit,
             )
             for rank, one in failures
         ],

@@ -215,6 +215,16 @@ async def test_where_mpirun_loses_the_cable_the_rank_that_says_so_is_the_root(ct
         assert not ended.verdict.contributing
 
 
+async def test_where_ray_loses_the_cable_the_head_that_says_so_is_the_root(ctx: CommandContext) -> None:
+    async with SimulatedSparks(speed=5) as sparks:
+        events = await collect_events(ctx, make_start_request(sparks, "env.SIM_FAULT=fabric-cut", name="minimax-m27"))
+        ended = find_command_end(events)
+        assert (ended.outcome, ended.node) == (Outcome.FAILED, "spark1")
+        assert ended.verdict is not None
+        assert ended.verdict.cause is FailureCause.RAY
+        assert "sparkctl doctor --fabric" in ended.verdict.remedy
+
+
 async def test_a_flag_that_mpiruns_program_does_not_know_is_told_by_its_head_alone(
     sparks: SimulatedSparks, ctx: CommandContext
 ) -> None:

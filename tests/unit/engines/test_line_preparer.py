@@ -34,6 +34,8 @@ from sparkctl.engines.line_preparer import (
         ("2023-10-06 05:57:22 | ERROR | stderr | ValueError: x", "ERROR", "ValueError: x"),
         ("09:14:37 TimeoutError: x", None, "TimeoutError: x"),
         ("2026-04-05 08:59:13,998    ERROR worker.py:439 -- Unhandled error", "ERROR", "Unhandled error"),
+        ("2026-04-05 08:59:13,998\tERR scripts.py:1125 --   raylet [exit code=1]", "ERROR", "  raylet [exit code=1]"),
+        ("2026-04-05 08:59:13,998\tSUCC scripts.py:951 -- Ray runtime started.", "INFO", "Ray runtime started."),
         ("[2026-05-01 10:00:00.123 DP1 TP3 EP3] Load weight begin.", None, "Load weight begin."),
         ("0.24.777.216 I srv  llama_server: model loaded", "INFO", "srv  llama_server: model loaded"),
         ("[Gloo] Rank 0 is connected", None, "[Gloo] Rank 0 is connected"),

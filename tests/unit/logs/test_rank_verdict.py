@@ -110,6 +110,17 @@ def test_trouble_between_them_gives_way_to_a_reason_that_is_told_a_moment_later_
     assert find_first_failure([late, between], {}) is between
 
 
+def test_an_exit_code_alone_tells_less_than_a_rank_that_named_a_fault_before() -> None:
+    between = RankFailure(make_node_name(1), FailureCause.RAY, 1000.0)
+    after, before = (
+        RankFailure(make_node_name(2), FailureCause.CRASHED, at, is_bare_exit=True) for at in (1001.0, 999.0)
+    )
+    assert find_first_failure([after, between], {}) is between
+    assert find_first_failure([before, between], {}) is before
+    lost = RankFailure(make_node_name(1), FailureCause.WORKER_LOST, 1000.0)
+    assert find_first_failure([after, lost], {}) is after
+
+
 def test_among_consequences_alone_the_first_counts_and_what_has_no_time_is_last() -> None:
     early, late = (
         RankFailure(make_node_name(1), FailureCause.WORKER_LOST, 10.0),

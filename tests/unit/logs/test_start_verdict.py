@@ -298,6 +298,17 @@ def test_a_cause_that_has_a_name_stands_whatever_signal_ended_it(
     assert oom.cause is FailureCause.HOST_OOM_KILL
 
 
+def test_a_verdict_is_only_an_exit_code_where_no_line_names_a_failure_and_no_signal_ended_it(
+    plan: LaunchPlan, read: Reader, container: Make
+) -> None:
+    unnamed, named = read("started", "    ERR widget frobnication failed"), read(OOM)
+    for log, code, expected in ((unnamed, 1, True), (unnamed, 255, True), (unnamed, 139, False), (named, 1, False)):
+        ended = make_ended_container(container, code)
+        verdict = start_verdict.build_exit_verdict(plan, log, ended)
+        assert start_verdict.is_bare_exit(log, verdict, ended) is expected
+        assert "  " not in verdict.summary
+
+
 def test_an_exit_code_is_a_signal_only_where_there_is_one(plan: LaunchPlan, read: Reader, container: Make) -> None:
     for code, words in ((255, "exit code 255,"), (200, "exit code 200,"), (139, "exit code 139, SIGSEGV")):
         summary = start_verdict.build_exit_verdict(plan, read(HARMLESS), make_ended_container(container, code)).summary
