@@ -188,7 +188,13 @@ class RankDiagnosis:
     @property
     def rank_failure(self) -> RankFailure:
         """Its failure with its time, for `find_first_failure`."""
-        return RankFailure(self.session.node.name, self.verdict.cause, self.at, self.is_aftermath, self.is_bare_exit)
+        return RankFailure(
+            node=self.session.node.name,
+            cause=self.verdict.cause,
+            at=self.at,
+            is_aftermath=self.is_aftermath,
+            is_bare_exit=self.is_bare_exit,
+        )
 
     @property
     def verdict(self) -> Verdict:

@@ -28,7 +28,7 @@ class ClockOffset:
     doubt: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RankFailure:
     """A rank that failed ``at`` (unix seconds of its node's clock; None: not known) of ``cause``; ``is_aftermath``: its log only says
     that something else failed before; ``is_bare_exit``: only its exit code is known."""

@@ -43,7 +43,7 @@ done
 _HOLD_SECONDS = 5.0  # seconds after which downloads are asked again to wait; they do so for three times as long
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RankStartFailure:
     """Why a rank failed, or is late, and the path of its whole log.
 
@@ -214,9 +214,9 @@ class RankWatch:
                 if budget is not None:
                     verdict = verdict_builder.add_memory_holders(verdict, budget.holders, budget.total)
         return RankStartFailure(
-            verdict,
-            log,
-            at,
+            verdict=verdict,
+            log=log,
+            at=at,
             is_aftermath=verdict is not None and verdict_builder.is_consequence(watch.log, verdict),
             is_bare_exit=verdict is not None and start_verdict.is_bare_exit(watch.log, verdict, container),
         )
@@ -420,11 +420,11 @@ def _find_first_failure(failures: Sequence[tuple[RankWatch, RankStartFailure]], 
     return find_first_failure(
         [
             RankFailure(
-                rank.plan.node,
-                one.verdict.cause if one.verdict else FailureCause.CRASHED,
-                one.at,
-                one.is_aftermath,
-                one.is_bare_exit,
+                node=rank.plan.node,
+                cause=one.verdict.cause if one.verdict else FailureCause.CRASHED,
+                at=one.at,
+                is_aftermath=one.is_aftermath,
+                is_bare_exit=one.is_bare_exit,
             )
             for rank, one in failures
         ],

@@ -27,6 +27,10 @@ def make_node_name(number: int) -> NodeName:
     return NodeName(f"spark{number}")
 
 
+def make_failure(number: int, cause: FailureCause, at: float | None, **more: bool) -> RankFailure:
+    return RankFailure(node=make_node_name(number), cause=cause, at=at, **more)
+
+
 @given(true=moments, ahead=ahead, there=st.floats(0, 5), back=st.floats(0, 5))
 def test_the_offset_is_right_to_within_its_doubt(true: float, ahead: float, there: float, back: float) -> None:
     found = compute_clock_offset(true, true + there + ahead, true + there + back)
@@ -54,7 +58,7 @@ def test_the_quickest_answer_counts() -> None:
 def test_whatever_the_clocks_the_first_of_reasons_of_their_own_is_the_root(
     failures: list[tuple[float, float, FailureCause]], order: object
 ) -> None:
-    result = [RankFailure(make_node_name(at), cause, true + ahead) for at, (true, ahead, cause) in enumerate(failures)]
+    result = [make_failure(at, cause, true + ahead) for at, (true, ahead, cause) in enumerate(failures)]
     clocks = {make_node_name(at): ClockOffset(ahead, 0.0) for at, (_, ahead, _) in enumerate(failures)}
     first = min(true for true, _, _ in failures)
     shuffled = list(result)
@@ -67,8 +71,8 @@ def test_whatever_the_clocks_the_first_of_reasons_of_their_own_is_the_root(
 def test_that_another_was_lost_never_outweighs_a_reason(
     lost: float, later: float, ahead: float, cause: FailureCause
 ) -> None:
-    head = RankFailure(make_node_name(1), FailureCause.WORKER_LOST, lost)
-    worker = RankFailure(make_node_name(2), cause, lost + later + ahead)
+    head = make_failure(1, FailureCause.WORKER_LOST, lost)
+    worker = make_failure(2, cause, lost + later + ahead)
     assert find_first_failure([head, worker], {make_node_name(2): ClockOffset(ahead, 0.1)}) is worker
 
 
@@ -81,17 +85,17 @@ def test_that_another_was_lost_never_outweighs_a_reason(
 def test_an_aftermath_is_no_root_while_another_rank_says_more(
     said: float, earlier: float, cause: FailureCause, after: FailureCause
 ) -> None:
-    worker = RankFailure(make_node_name(2), after, said - earlier, is_aftermath=True)
-    head = RankFailure(make_node_name(1), cause, said)
+    worker = make_failure(2, after, said - earlier, is_aftermath=True)
+    head = make_failure(1, cause, said)
     assert find_first_failure([head, worker], {make_node_name(2): ClockOffset(0.0, 0.1)}) is head
-    both = [worker, RankFailure(make_node_name(1), after, said - earlier + 1, is_aftermath=True)]
+    both = [worker, make_failure(1, after, said - earlier + 1, is_aftermath=True)]
     assert find_first_failure(both, {}) is worker
 
 
 def test_what_the_clocks_do_not_tell_apart_is_told_alike_whoever_asks() -> None:
     one, other = (
-        RankFailure(make_node_name(1), FailureCause.CRASHED, 1000.002),
-        RankFailure(make_node_name(2), FailureCause.CRASHED, 1000.0),
+        make_failure(1, FailureCause.CRASHED, 1000.002),
+        make_failure(2, FailureCause.CRASHED, 1000.0),
     )
     near, far = ClockOffset(0.0, 0.0015), ClockOffset(0.0, 0.0005)
     assert find_first_failure([one, other], {make_node_name(1): near, make_node_name(2): near}) is one
@@ -100,10 +104,10 @@ def test_what_the_clocks_do_not_tell_apart_is_told_alike_whoever_asks() -> None:
 
 
 def test_trouble_between_them_gives_way_to_a_reason_that_is_told_a_moment_later_only() -> None:
-    between = RankFailure(make_node_name(1), FailureCause.NCCL, 1000.0)
+    between = make_failure(1, FailureCause.NCCL, 1000.0)
     soon, late = (
-        RankFailure(make_node_name(2), FailureCause.KILLED, 1001.0),
-        RankFailure(make_node_name(2), FailureCause.CRASHED, 1300.0),
+        make_failure(2, FailureCause.KILLED, 1001.0),
+        make_failure(2, FailureCause.CRASHED, 1300.0),
     )
     assert find_first_failure([between, soon], {}) is soon
     assert find_first_failure([between, late], {}) is between
@@ -111,26 +115,24 @@ def test_trouble_between_them_gives_way_to_a_reason_that_is_told_a_moment_later_
 
 
 def test_an_exit_code_alone_tells_less_than_a_rank_that_named_a_fault_before() -> None:
-    between = RankFailure(make_node_name(1), FailureCause.RAY, 1000.0)
-    after, before = (
-        RankFailure(make_node_name(2), FailureCause.CRASHED, at, is_bare_exit=True) for at in (1001.0, 999.0)
-    )
+    between = make_failure(1, FailureCause.RAY, 1000.0)
+    after, before = (make_failure(2, FailureCause.CRASHED, at, is_bare_exit=True) for at in (1001.0, 999.0))
     assert find_first_failure([after, between], {}) is between
     assert find_first_failure([before, between], {}) is before
-    lost = RankFailure(make_node_name(1), FailureCause.WORKER_LOST, 1000.0)
+    lost = make_failure(1, FailureCause.WORKER_LOST, 1000.0)
     assert find_first_failure([after, lost], {}) is after
 
 
 def test_among_consequences_alone_the_first_counts_and_what_has_no_time_is_last() -> None:
     early, late = (
-        RankFailure(make_node_name(1), FailureCause.WORKER_LOST, 10.0),
-        RankFailure(make_node_name(2), FailureCause.NCCL, 12.0),
+        make_failure(1, FailureCause.WORKER_LOST, 10.0),
+        make_failure(2, FailureCause.NCCL, 12.0),
     )
     assert find_first_failure([late, early], {}) is early
     assert find_first_failure(
         [
-            RankFailure(make_node_name(2), FailureCause.CRASHED, None),
-            RankFailure(make_node_name(1), FailureCause.KILLED, 5.0),
+            make_failure(2, FailureCause.CRASHED, None),
+            make_failure(1, FailureCause.KILLED, 5.0),
         ],
         {},
     ).node == make_node_name(1)
