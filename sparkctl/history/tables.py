@@ -115,14 +115,12 @@ def add_failure_cause(file: sqlite3.Connection, profile: str, share: NodeResult,
     return True
 
 
-def write_engine_figures(
-    file: sqlite3.Connection, container: str, accept_length: float | None, tokens_per_second: float | None
-) -> None:
-    """Store measured engine figures with the start of its container."""
+def write_accept_length(file: sqlite3.Connection, container: str, length: float) -> None:
+    """Store the measured accept length with the start of its container."""
     file.execute(
-        "UPDATE shares SET accept_length = coalesce(?, accept_length), tokens_per_second = coalesce(?, tokens_per_second) "
+        "UPDATE shares SET accept_length = ? "
         "WHERE container LIKE ? || '%' AND operation IN (SELECT id FROM operations WHERE kind = 'start')",
-        (accept_length, tokens_per_second, container),
+        (length, container),
     )
 
 
@@ -235,7 +233,7 @@ def _read_node_results(file: sqlite3.Connection, numbers: Sequence[int]) -> dict
 def read_node_result(row: sqlite3.Row) -> NodeResult:
     """Return a row of ``shares``."""
     whole = ("available_before", "peak", "settled", "estimated", "available_after", "freed", "missing", "received")
-    figures = ("seconds", "accept_length", "tokens_per_second", *REQUEST_FIGURES)
+    figures = ("seconds", "accept_length", *REQUEST_FIGURES)
     values: dict[str, Any] = {
         name: _as_text(row[name]) for name in _SHARE_COLUMNS if name not in (*whole, *figures, "has_joined")
     }
