@@ -35,7 +35,8 @@ class NodeResult:
     ``freed`` and ``missing``. ``seconds`` to ready; ``cause``: why it failed. ``has_joined``: the start was already running, so
     ``seconds`` is not its full time. ``receipt``: the guard's, a path or a sentence. ``accept_length``: as
     measured while it ran. ``cold_ttft``: seconds from the first request to its token,
-    ``cold_tokens_per_second``: of the first longer answer, over its whole time; ``warm_``: of the same requests, asked again.
+    ``cold_tokens_per_second``: of the first longer answer, over its whole time; ``warm_``: of the same requests, asked again;
+    ``tokens_per_second`` is the latter, under its older name.
 
     Of a pull it is one image or one model: ``instance`` is its name, ``image_digest`` the registry's, ``received`` the bytes
     that came in ``seconds``; ``has_joined``: somebody else had begun it.
@@ -60,6 +61,7 @@ class NodeResult:
     has_joined: bool | None = None
     parts: tuple[PhaseDuration, ...] = ()
     accept_length: float | None = None
+    tokens_per_second: float | None = None
     cold_ttft: float | None = None
     cold_tokens_per_second: float | None = None
     warm_ttft: float | None = None

@@ -233,12 +233,14 @@ def _read_node_results(file: sqlite3.Connection, numbers: Sequence[int]) -> dict
 def read_node_result(row: sqlite3.Row) -> NodeResult:
     """Return a row of ``shares``."""
     whole = ("available_before", "peak", "settled", "estimated", "available_after", "freed", "missing", "received")
-    figures = ("seconds", "accept_length", *REQUEST_FIGURES)
+    figures = ("seconds", "accept_length", "tokens_per_second", *REQUEST_FIGURES)
     values: dict[str, Any] = {
         name: _as_text(row[name]) for name in _SHARE_COLUMNS if name not in (*whole, *figures, "has_joined")
     }
     values |= {name: _as_count(row[name]) for name in whole}
     values |= {name: float(row[name]) if is_duration(row[name]) else None for name in figures}
+    # What an older sparkctl stored here is a mean over idle seconds and several requests: no speed of a request.
+    values["tokens_per_second"] = values["warm_tokens_per_second"]
     joined = None if row["has_joined"] is None else bool(row["has_joined"])
     node, instance = NodeName(str(row["node"])), str(row["instance"])
     return NodeResult(

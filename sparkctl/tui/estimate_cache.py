@@ -345,7 +345,7 @@ class StartOfferCache:
             if one.profile is None or one.outcome != "ready":
                 continue
             for share in one.shares:
-                found = share.warm_tokens_per_second, one.seconds
+                found = share.tokens_per_second, one.seconds
                 figures.setdefault((one.profile, str(share.node)), found)
                 figures.setdefault((one.profile, ""), found)
         return figures
