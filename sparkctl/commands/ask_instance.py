@@ -98,7 +98,13 @@ async def _check_container(
         emit(FindingReported.from_finding(ctx.clock.unix_time(), finding))
 
     found = await check_answers(session.link, target, is_full=request.is_full, report=report)
-    return sum(one.severity is Severity.WARNING for one in found)
+    failed = sum(one.severity is Severity.WARNING for one in found)
+    if failed:
+        still = await find_container(session, request.instance)
+        if still is None or still.id != container.id or not still.is_alive:
+            ended = f"{request.instance} on {session.node.name} ended while it was asked"
+            raise OperationRefused(ended, f"see why: sparkctl logs {request.instance}")
+    return failed
 
 
 _SPEECH_TIMEOUT_SECONDS = 600.0  # a page of text takes minutes

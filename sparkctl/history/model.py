@@ -33,9 +33,10 @@ class NodeResult:
     ``available_before``: MemAvailable just before its container was created; ``peak`` and ``settled``: memory that the start
     took at most, and once it was ready; ``estimated``: the memory estimate. ``available_after``: MemAvailable after a stop, with
     ``freed`` and ``missing``. ``seconds`` to ready; ``cause``: why it failed. ``has_joined``: the start was already running, so
-    ``seconds`` is not its full time. ``receipt``: the guard's, a path or a sentence. ``accept_length`` and
-    ``tokens_per_second`` (generation): as measured while it ran. ``cold_ttft``: seconds from the first request to its token,
-    ``cold_tokens_per_second``: of the first longer answer, over its whole time; ``warm_``: of the same requests, asked again.
+    ``seconds`` is not its full time. ``receipt``: the guard's, a path or a sentence. ``accept_length``: as
+    measured while it ran. ``cold_ttft``: seconds from the first request to its token,
+    ``cold_tokens_per_second``: of the first longer answer, over its whole time; ``warm_``: of the same requests, asked again;
+    ``tokens_per_second`` is the latter, under its older name.
 
     Of a pull it is one image or one model: ``instance`` is its name, ``image_digest`` the registry's, ``received`` the bytes
     that came in ``seconds``; ``has_joined``: somebody else had begun it.

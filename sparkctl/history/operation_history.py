@@ -340,18 +340,14 @@ class OperationHistory(LogArchive):
         good = [each for each in found if each.kind is OperationKind.START and each.outcome == "ready"]
         return next((each for each in good if set(each.nodes) == set(one.nodes)), good[0] if good else None)
 
-    def record_engine_figures(
-        self, container: str, accept_length: float | None, tokens_per_second: float | None
-    ) -> None:
-        """Store the measured figures of an engine with its start. Never raises."""
+    def record_accept_length(self, container: str, length: float) -> None:
+        """Store the measured accept length of an engine with its start. Never raises."""
         from sparkctl.history import tables
 
         if not self._file.path.exists():
             return  # nothing was ever started from here
         with suppress(DatabaseUnavailable):
-            self._file.write_transaction(
-                lambda file: tables.write_engine_figures(file, shorten_id(container), accept_length, tokens_per_second)
-            )
+            self._file.write_transaction(lambda file: tables.write_accept_length(file, shorten_id(container), length))
 
     def _write_or_raise(self, work: Callable[[sqlite3.Connection], None]) -> None:
         try:

@@ -115,14 +115,12 @@ def add_failure_cause(file: sqlite3.Connection, profile: str, share: NodeResult,
     return True
 
 
-def write_engine_figures(
-    file: sqlite3.Connection, container: str, accept_length: float | None, tokens_per_second: float | None
-) -> None:
-    """Store measured engine figures with the start of its container."""
+def write_accept_length(file: sqlite3.Connection, container: str, length: float) -> None:
+    """Store the measured accept length with the start of its container."""
     file.execute(
-        "UPDATE shares SET accept_length = coalesce(?, accept_length), tokens_per_second = coalesce(?, tokens_per_second) "
+        "UPDATE shares SET accept_length = ? "
         "WHERE container LIKE ? || '%' AND operation IN (SELECT id FROM operations WHERE kind = 'start')",
-        (accept_length, tokens_per_second, container),
+        (length, container),
     )
 
 
@@ -241,6 +239,8 @@ def read_node_result(row: sqlite3.Row) -> NodeResult:
     }
     values |= {name: _as_count(row[name]) for name in whole}
     values |= {name: float(row[name]) if is_duration(row[name]) else None for name in figures}
+    # What an older sparkctl stored here is a mean over idle seconds and several requests: no speed of a request.
+    values["tokens_per_second"] = values["warm_tokens_per_second"]
     joined = None if row["has_joined"] is None else bool(row["has_joined"])
     node, instance = NodeName(str(row["node"])), str(row["instance"])
     return NodeResult(

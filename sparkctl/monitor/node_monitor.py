@@ -46,7 +46,7 @@ from sparkctl.monitor.findings import node_settings
 from sparkctl.monitor.findings.host_detectors import list_unclean_boot
 from sparkctl.monitor.guard_client import GuardClient
 from sparkctl.monitor.kernel_log import read_kernel_log
-from sparkctl.monitor.meters.engine_meters import EngineAverages, EngineMeters, MeterReading, has_meter
+from sparkctl.monitor.meters.engine_meters import AcceptLengths, EngineMeters, MeterReading, has_meter
 from sparkctl.monitor.node_status import (
     ContainerInspections,
     build_download_view,
@@ -475,7 +475,7 @@ class NodeMonitor:
 
     async def _poll_meters(self, session: NodeSession) -> None:
         """Read the engines' figures again and again; they are not known while the node does not answer."""
-        meters, watching = EngineMeters(session), EngineAverages()
+        meters, watching = EngineMeters(session), AcceptLengths()
         written = session.clock.monotonic()
         try:
             while True:
@@ -491,18 +491,18 @@ class NodeMonitor:
                     watching.add_reading(container, reading.numbers)
                 if session.clock.monotonic() - written > _HISTORY_WRITE_SECONDS:
                     written = session.clock.monotonic()
-                    await asyncio.to_thread(self._record_engine_figures, watching)
+                    await asyncio.to_thread(self._record_accept_lengths, watching)
                 if self._listed.is_set():
                     emit_meter_readings(session, self._readings, self.emit)
                 await self.ctx.clock.sleep(_METRICS_POLL_SECONDS)
         finally:
-            self._record_engine_figures(watching)
+            self._record_accept_lengths(watching)
             await meters.aclose()
 
-    def _record_engine_figures(self, watching: EngineAverages) -> None:
-        """Store measured engine figures with the start."""
-        for container, length, rate in watching.pop_changed():
-            self.ctx.history.record_engine_figures(container, length, rate)
+    def _record_accept_lengths(self, watching: AcceptLengths) -> None:
+        """Store the measured accept lengths with the start."""
+        for container, length in watching.pop_changed():
+            self.ctx.history.record_accept_length(container, length)
 
     async def _poll_liveness(self, session: NodeSession, inspections: ContainerInspections) -> None:
         """Request a token from engines that have been idle for long; a hung engine takes minutes to fail."""

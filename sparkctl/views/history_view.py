@@ -388,32 +388,27 @@ def _render_memory(one: OperationRecord) -> Iterator[TextRow]:
 
 
 def _render_speed(one: OperationRecord) -> Iterator[TextRow]:
-    """Yield the averages of each part, beside what others measured with the settings of its start."""
+    """Yield the accept length of each part and what its first request took, beside what others measured with the settings of its start."""
     from sparkctl.history.start_diff import load_recorded_reference
     from sparkctl.model.reference import select_comparable
 
     reference = select_comparable(load_recorded_reference(one.text))
     length = None if reference is None else reference.accept_length
-    rate = None if reference is None else reference.rates_by_concurrency.get(1)
     name = "" if reference is None else reference.source_names
     for share in one.shares:
         if requests := _describe_requests(share, load_recorded_reference(one.text)):
             yield _render_label_value(_describe_share(one, share), requests)
-        words = []
         if share.accept_length is not None:
             note = "" if length is None else f" ({name}: {length.as_text()})"
-            words.append(f"accept length {share.accept_length:.2f}{note}")
-        if share.tokens_per_second is not None:
-            note = "" if rate is None else f" ({name}: {rate.as_text()}, one request alone)"
-            words.append(f"{share.tokens_per_second:.1f} tokens/s of a request{note}")
-        if words:
-            yield _render_label_value(_describe_share(one, share), ", ".join(words))
+            yield _render_label_value(_describe_share(one, share), f"accept length {share.accept_length:.2f}{note}")
 
 
 def _describe_requests(share: NodeResult, references: Sequence[Reference]) -> str:
     """Return what the first request after a start took, beside the source's, and once more: ``first request: ...; again: ...``."""
-    from sparkctl.model.reference import name_source
+    from sparkctl.model.reference import name_source, select_comparable
 
+    alone = select_comparable(references)
+    usual = None if alone is None else alone.rates_by_concurrency.get(1)
     cold = next((one for one in references if one.differs is None and one.generation_cold is not None), None)
     parts = []
     for label, ttft, rate in (
@@ -428,6 +423,8 @@ def _describe_requests(share: NodeResult, references: Sequence[Reference]) -> st
         sentences += [] if rate is None else [f"{rate:.1f} tokens/s"]
         if sentences and label == "first request" and cold is not None and cold.generation_cold is not None:
             sentences[-1] += f" ({name_source(cold.source)}: {cold.generation_cold.as_text()} tokens/s)"
+        if rate is not None and label == "again" and alone is not None and usual is not None:
+            sentences[-1] += f" ({alone.source_names}: {usual.as_text()}, one request alone)"
         parts += [f"{label}: {', '.join(sentences)}"] if sentences else []
     return "; ".join(parts)
 

@@ -18,7 +18,7 @@ from sparkctl.config import list_ssh_aliases, load_config
 from sparkctl.errors import InvalidInput
 from sparkctl.history.operation_history import OperationHistory
 from sparkctl.logs.log_file import open_log
-from sparkctl.monitor.meters.engine_meters import average_stats_lines
+from sparkctl.monitor.meters.engine_meters import average_accept_length
 from sparkctl.monitor.recording import EventRecorder, read_recording
 from sparkctl.profiles.env_references import resolve_engine_env
 from sparkctl.profiles.profile_edit import read_source as read_for_editing
@@ -95,7 +95,7 @@ def test_readers_of_what_the_user_writes_say_what_lies_there(lies_there: tuple[P
 
 def test_readers_of_what_is_kept_do_without(lies_there: tuple[Path, str], tmp_path: Path) -> None:
     path, _ = lies_there
-    assert average_stats_lines(path, None) == (None, None)  # type: ignore[arg-type]  # nothing is read, so no engine reads it
+    assert average_accept_length(path, None) is None  # type: ignore[arg-type]  # nothing is read, so no engine reads it
     assert list_ssh_aliases(path) == ()
     assert read_source_lines([FilePosition(str(path), 1, 1)]) == {}
     stops = tmp_path / "unfinished-stops"

@@ -90,7 +90,7 @@ async def stop_instance_container(
         release = ReleaseCheck(session, ctx, emit, container)
         await release.measure_before()
     emit_phase(Phase.STOPPING)
-    is_counted = await engine_meters.record_counter_averages(session, ctx, container)
+    is_counted = await engine_meters.record_counted_accept_length(session, ctx, container)
     if container.is_alive:
         on_asked(container.id)
         with contextlib.suppress(ContainerNotFound):
@@ -153,7 +153,7 @@ async def _save_and_remove(
         NodeResult(node=session.node.name, instance=container.instance_name, container=container.id, log=saved.path)
     )
     if not is_counted:
-        await engine_meters.record_log_averages(session, ctx, container, saved.path)
+        await engine_meters.record_logged_accept_length(session, ctx, container, saved.path)
     if saved.whole and not keep:
         await remove_if_there(session, container)
     elif not keep:

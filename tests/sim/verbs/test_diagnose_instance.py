@@ -234,6 +234,21 @@ async def test_a_check_says_where_it_ended_and_which_spark_is_away(
     assert re.search(r" refuses connections; qwen36 on spark1 is not running$", ended.message or ""), ended
 
 
+async def test_a_check_of_a_model_that_ends_meanwhile_is_no_success(
+    sparks: SimulatedSparks, ctx: CommandContext, node: Node
+) -> None:
+    profile = ProfileLibrary(shipped_profiles_dir()).load_profile("qwen36-vllm")
+    start = StartInstance(profile=profile, nodes=(node,), environ={}, words=("qwen36-vllm",))
+    assert (await collect_events_and_end(start_instance(ctx, start)))[1].exit_code == 0
+    (running,) = sparks.docker["spark1"].running.values()
+    ask, ends = CheckInstance(instance="qwen36-vllm", nodes=(node,), is_full=True, is_strict=False), []
+    async for event in check_instance(ctx, ask):
+        running.kill()
+        ends += [event] if isinstance(event, CommandEnded) else []
+    (ended,) = ends
+    assert (ended.exit_code, ended.message) == (6, "qwen36-vllm on spark1 ended while it was asked")
+
+
 async def test_a_word_that_no_spark_knows_is_said_though_one_of_them_is_away(
     sparks: SimulatedSparks, ctx: CommandContext
 ) -> None:

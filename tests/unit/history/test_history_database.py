@@ -462,10 +462,19 @@ def test_what_was_seen_of_an_engine_is_kept_with_its_start(history: OperationHis
     entry = begin_operation(history)
     entry.record_node_result(NodeResult(node=SPARK1, instance="qwen36", container=ID))
     entry.record_end("ready", 0)
-    history.record_engine_figures(ID, 3.1, None)
-    history.record_engine_figures(ID, None, 22.5)
+    history.record_accept_length(ID, 3.1)
     (one,) = history.list_operations()
-    assert (one.shares[0].accept_length, one.shares[0].tokens_per_second) == (3.1, 22.5)
+    assert one.shares[0].accept_length == 3.1
+
+
+def test_the_speed_of_a_request_is_that_of_the_first_request_asked_again(history: OperationHistory) -> None:
+    for warm in (None, 23.4):
+        entry = begin_operation(history)
+        entry.record_node_result(NodeResult(node=SPARK1, instance="qwen36", warm_tokens_per_second=warm))
+        entry.record_end("ready", 0)
+    with closing(sqlite3.connect(history.directory / "history.db")) as file, file:
+        file.execute("UPDATE shares SET tokens_per_second = 0.1")  # as of a probe's few tokens in a log's ten seconds
+    assert [one.shares[0].tokens_per_second for one in history.list_operations()] == [23.4, None]
 
 
 def test_a_file_of_an_older_sparkctl_is_brought_up_with_all_that_is_in_it(
