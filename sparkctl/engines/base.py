@@ -370,17 +370,19 @@ def refine_failure(
 def name_what_helps(failure: Failure, step: str | None) -> Failure:
     """Return a failure of CUDA memory with what can be made smaller in the step of the start in which it was raised."""
     remedy, field = _REMEDIES_BY_STEP.get(step or "", ("", None))
-    is_cached = step != "weights" and failure.field != "args.gpu-memory-utilization"  # the others do not measure first
-    if not remedy or is_cached or failure.is_inferred or failure.cause is not FailureCause.CUDA_OUT_OF_MEMORY:
+    # an engine that does not measure first may have its KV cache by then
+    is_without_cache = step == "weights" or failure.field == "args.gpu-memory-utilization"
+    if (
+        not remedy
+        or not is_without_cache
+        or failure.is_inferred
+        or failure.cause is not FailureCause.CUDA_OUT_OF_MEMORY
+    ):
         return failure
-    if _LOWER_SHARE.search(failure.remedy) is None:
+    advice, count = _LOWER_SHARE.subn(remedy, failure.remedy)
+    if not count:
         return failure
-    return replace(
-        failure,
-        remedy=_LOWER_SHARE.sub(remedy, failure.remedy),
-        field=field,
-        change=failure.change if field else None,
-    )
+    return replace(failure, remedy=advice, field=field, change=failure.change if field else None)
 
 
 def _find_refused_allocation(failure: Failure, text: str) -> Failure | None:

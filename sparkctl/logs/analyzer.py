@@ -26,7 +26,13 @@ from sparkctl.engines.base import (
 )
 from sparkctl.engines.line_preparer import MAX_LINE_LENGTH, LinePreparer, prepare_text
 from sparkctl.engines.traps import is_version_within
-from sparkctl.logs.line_effects import LineEffect, TracebackPrefix, prepare_raw_line
+from sparkctl.logs.line_effects import (
+    LineEffect,
+    TracebackPrefix,
+    list_run_starts,
+    list_turning_points,
+    prepare_raw_line,
+)
 from sparkctl.logs.line_patterns import (
     ACCESS_LINE,
     ACCESS_LINE_STARTS,
@@ -42,7 +48,6 @@ from sparkctl.logs.line_patterns import (
     PRINTED_VERSION,
     QUOTED_WORDS,
     REFUSED_REQUEST,
-    RELOADS,
     REQUEST_ERROR,
     REQUEST_HANDLER,
     SELF_KILLS,
@@ -782,9 +787,8 @@ class LogAnalyzer:
                 or seen.failure is None
                 or root.failure is None
                 or (seen.failure.weight < FailureWeight.LIKELY and not seen.is_context)
-                or (
-                    seen.failure.cause is FailureCause.TIMED_OUT and seen.number > root.number
-                )  # what had failed was waited for
+                # what had failed was waited for
+                or (seen.failure.cause is FailureCause.TIMED_OUT and seen.number > root.number)
             ):
                 continue
             if seen.failure.cause is not root.failure.cause:
@@ -1117,7 +1121,7 @@ class LogAnalyzer:
 
     def _note_turning_point(self, line: LogLine, text: str) -> None:
         """Note that a run, a stop, a traceback or a usage message begins."""
-        begins = _list_run_starts(self.engine)
+        begins = list_run_starts(self.engine)
         # Ollama, which has no such ready line, loads one model after another.
         if self._ready_at and text.startswith(self.engine.signs.loads):
             begins = self.engine.signs.loads
@@ -1528,7 +1532,7 @@ def _read_content(engine: Engine, raw: str, text: str) -> LineContent | None:
     plain = strip_group_frame(text)
     level = prepare_text(raw[:200])[0] or find_stated_level(plain)
     signal = None if is_serving or answered else engine.classify_line(plain)
-    is_turning_point = text.startswith(_list_turning_points(engine))
+    is_turning_point = text.startswith(list_turning_points(engine))
     has_served = text.startswith(engine.signs.served) or (answered is not None and bool(answered["failed"]))
     is_answer = _answers_request(raw)
     is_request_error = REQUEST_ERROR in plain or LOGGING_ERROR in plain or tells_broken_connection(plain)
@@ -1603,17 +1607,6 @@ def _is_continuation(text: str, level: str | None, first_level: str | None) -> b
         text.startswith(TRACEBACK_STARTS) or text.startswith(_COMMAND_STARTS) or text.endswith("\\") or is_warning(text)
     )
     return not begins and not is_below_error(level) and level in (None, first_level)
-
-
-@cache
-def _list_run_starts(engine: Engine) -> tuple[str, ...]:
-    return (*engine.signs.begins, *RELOADS)
-
-
-@cache
-def _list_turning_points(engine: Engine) -> tuple[str, ...]:
-    ends = (*STOP_REQUESTS, *SHUTDOWN_PHRASES, *SELF_KILLS)
-    return (*_list_run_starts(engine), *engine.signs.loads, *TRACEBACK_STARTS, CAUSES_HEADER, *ends)
 
 
 @cache

@@ -83,6 +83,19 @@ def compile_effect_run(most: int) -> Callable[[bytes, int], re.Match[bytes] | No
     return re.compile(b"[%c-%c]*+" % (LineEffect.INVISIBLE, most)).match
 
 
+@cache
+def list_run_starts(engine: Engine) -> tuple[str, ...]:
+    """Return the beginnings of lines with which a run begins."""
+    return (*engine.signs.begins, *RELOADS)
+
+
+@cache
+def list_turning_points(engine: Engine) -> tuple[str, ...]:
+    """Return the beginnings of lines with which a run, a stop, a traceback or a list of causes begins."""
+    ends = (*STOP_REQUESTS, *SHUTDOWN_PHRASES, *SELF_KILLS)
+    return (*list_run_starts(engine), *engine.signs.loads, *TRACEBACK_STARTS, CAUSES_HEADER, *ends)
+
+
 # A byte holds the effect of a line outside of tracebacks, and in its higher half that in one.
 _IN_TRACEBACK_BITS = 4
 _EFFECTS_BY_PLACE = tuple(
@@ -104,19 +117,7 @@ class EffectTable:
         self._is_ready_line = is_ready_line
         signs = engine.signs
         self._starts = _get_text_shapes(
-            (
-                *signs.begins,
-                *RELOADS,
-                *signs.standstill,
-                *signs.served,
-                *STOP_REQUESTS,
-                *SHUTDOWN_PHRASES,
-                *SELF_KILLS,
-                *TRACEBACK_STARTS,
-                CAUSES_HEADER,
-                PACKAGE_VERSION,
-                *CHAIN_STARTS,
-            )
+            (*list_turning_points(engine), *signs.standstill, *signs.served, PACKAGE_VERSION, *CHAIN_STARTS)
         )
         self._words = _get_text_shapes(
             (TRACEBACK_HEADER, LOGGING_ERROR, "validation error", *VALIDATION_MESSAGES, *DURATION_WORDS)

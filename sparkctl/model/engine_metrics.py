@@ -260,8 +260,8 @@ class EngineFactName(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class EngineFact:
-    """One fact. ``is_fallback``: the engine does not use the GPU's own arithmetic for the format; ``is_guess``: it is not the
-    engine's own word; ``share``: 0 to 1, where the value tells one."""
+    """One fact. ``is_fallback``: the engine does not use the GPU's own arithmetic for the format; ``is_guess``: a
+    line that tells it better replaces it; ``share``: 0 to 1, where the value tells one."""
 
     name: EngineFactName
     value: str

@@ -102,6 +102,7 @@ def cuda_memory_rules(
         ("CUDA out of memory", "HIP out of memory"),
         rf"^(?:Error executing \w{{1,60}} with args .{{1,400}}: )?{numbers}",
     )
+    # PyTorch's other one (cudaMallocAsync), as ComfyUI has it, and CuPy's
     allocators = (
         rf"^(?:torch|cupy|c10)[\w.:]{{0,40}}OutOfMemoryError: |{says}.{{0,60}}Allocation on device ?\d{{0,2}}(?: would exceed|\s*$)"
         rf"|{says}Out of memory allocating (?P<size>[\d,]+ bytes)|{says}(?:CUDA|HIP) out of memory\.?\s*$"
@@ -115,9 +116,7 @@ def cuda_memory_rules(
         build_rule(
             rf"{says}.*(?:{other})", summary=CUDA_OUT_OF_MEMORY_TEXT, needle=_OUT_OF_MEMORY_NEEDLES, fatal=fatal
         ),
-        build_rule(
-            allocators, summary=asked, needle=parts
-        ),  # PyTorch's other one (cudaMallocAsync), as ComfyUI has it, and CuPy's
+        build_rule(allocators, summary=asked, needle=parts),
         failure_rule(
             _OTHER_DEVICES,
             cause,
